@@ -2,9 +2,10 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startApp, type TestApp } from './setup/app.ts';
-import { asSuperuser, isOnCitus } from './setup/database.ts';
+import { isOnCitus } from './setup/database.ts';
 import { contactBody, type TestCustomer } from './setup/factories.ts';
 import { startFaultyProxy, type FaultyProxy } from './setup/faulty-proxy.ts';
+import { waitersOf } from './setup/locks.ts';
 import { sendTo } from './setup/over-http.ts';
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
 
@@ -55,20 +56,6 @@ async function hold(id: string): Promise<() => Promise<void>> {
   };
 }
 
-/** Waits until this many sessions of the service wait for a lock. */
-async function untilWaiting(count: number): Promise<number[]> {
-  const waiting = async () => {
-    const rows = await asSuperuser(
-      (sql) => sql<{ pid: number }[]>`
-        select pid from pg_stat_activity
-        where datname = ${new URL(app.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
-    );
-    return rows.map(({ pid }) => pid);
-  };
-  await expect.poll(async () => (await waiting()).length).toBe(count);
-  return waiting();
-}
-
 describe.skipIf(isOnCitus())(
   'the service keeps running, and answers every request in bounded time, when (needs one server)',
   () => {
@@ -76,7 +63,7 @@ describe.skipIf(isOnCitus())(
       const [id, free] = [await contact(), await contact()];
       const release = await hold(id);
       const stuck = [1, 2].map(() => call('PATCH', `/contacts/${id}`, { job_title: 'x' }));
-      await untilWaiting(2);
+      await waitersOf(app, 2);
       const refused = await call('PATCH', `/contacts/${free}`, { job_title: 'x' });
       expect(refused).toMatchObject(unavailable);
       expect(await call('GET', `/contacts/${free}`)).toMatchObject({ status: 200 });
@@ -125,7 +112,7 @@ describe('SIGTERM', () => {
       const slow = call('PATCH', `/contacts/${id}`, { job_title: 'kept' }, customer.key, stopping);
       const half = await halfARequest(stopping);
       const cutOff = once(half.resume(), 'close');
-      await untilWaiting(1);
+      await waitersOf(app, 1);
       const ended = stopping.stop('SIGTERM');
       await expect
         .poll(() =>

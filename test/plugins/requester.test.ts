@@ -1,13 +1,14 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { startApp } from '../setup/app.ts';
-import { asSuperuser, isOnCitus } from '../setup/database.ts';
+import { isOnCitus } from '../setup/database.ts';
 import { contactBody, type TestCustomer } from '../setup/factories.ts';
+import { lockTable, waitersOf } from '../setup/locks.ts';
 
 const testApp = await startApp();
 const limits = {
@@ -34,32 +35,6 @@ afterAll(async () => {
   await app.close();
   await db.close();
 });
-
-/** Locks a table against readers until the returned function is called, or the test ends. */
-async function lockTable(table: string): Promise<() => Promise<void>> {
-  const session = await testApp.owner.reserve();
-  await session`begin`;
-  await session`lock table ${session(table)} in access exclusive mode`;
-  let isHeld = true;
-  const release = async () => {
-    if (!isHeld) return;
-    isHeld = false;
-    await session`rollback`;
-    session.release();
-  };
-  onTestFinished(release);
-  return release;
-}
-
-/** Returns the number of the service's sessions that wait for a lock. */
-async function waiting(): Promise<number> {
-  const { count } = await asSuperuser(
-    (sql) => sql`
-      select from pg_stat_activity
-      where datname = ${new URL(testApp.url).pathname.slice(1)} and wait_event_type = 'Lock'`,
-  );
-  return count;
-}
 
 const patience = { timeout: 10_000, interval: 20 };
 const head = (method: string, path: string, length: number): string =>
@@ -94,14 +69,14 @@ describe.skipIf(isOnCitus())('a request whose time is up (needs one server)', ()
     ['a look-up, whose statement is not cancelled: a cancel request could hit another one', '/contacts/list', {}, 1],
     ['a transaction', '/contacts', contactBody(), 0],
   ])('is 503 with Retry-After, and its statement is ended: %s', async (_what, path, body, left) => {
-    const release = await lockTable('contacts');
+    const release = await lockTable(testApp, 'contacts');
     const answer = await answerOf(send('POST', path, body));
     expect(answer).toMatch(/^HTTP\/1\.1 503 /);
     expect(answer).toMatch(/^retry-after: 1\r$/m);
     expect(answer).toContain('"code":"unavailable"');
-    await expect.poll(waiting, patience).toBe(left);
+    await waitersOf(testApp, left);
     await release();
-    await expect.poll(waiting, patience).toBe(0);
+    await waitersOf(testApp, 0);
     const next = await customer.post('/contacts/list', filtered);
     expect(next.status).toBe(200);
     expect(next.body).toEqual([]);
@@ -129,20 +104,20 @@ describe.skipIf(isOnCitus())('a caller that hangs up (needs one server)', () => 
   afterAll(() => other.close());
 
   test('gets its search cancelled and its slot released', async () => {
-    const release = await lockTable('contacts');
+    const release = await lockTable(testApp, 'contacts');
     const sockets = [1, 2, 3].map(() => send('POST', '/contacts/list', filtered, other));
-    await expect.poll(waiting, patience).toBe(1);
+    await waitersOf(testApp, 1);
     for (const socket of sockets) socket.destroy();
-    await expect.poll(waiting, patience).toBe(0);
+    await waitersOf(testApp, 0);
     await expect.poll(() => other.inFlight.taken, patience).toBe(0);
     await release();
     expect((await customer.post('/contacts/list', filtered)).status).toBe(200);
   });
 
   test('still gets its write committed', async () => {
-    const release = await lockTable('contacts');
+    const release = await lockTable(testApp, 'contacts');
     const socket = send('POST', '/contacts', contactBody({ first_name: 'Hung', last_name: 'Up' }), other);
-    await expect.poll(waiting, patience).toBe(1);
+    await waitersOf(testApp, 1);
     socket.destroy();
     await release();
     const count = async () => (await customer.post('/contacts/list', { filters: { last_name: 'Up' } })).body.length;

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect, type AddressInfo, type Socket } from 'node:net';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildApp } from '../../src/app.ts';
 import { parseConfig } from '../../src/process/config.ts';
 import { exportContacts } from '../../src/queries/crm/contacts.ts';
@@ -10,6 +10,7 @@ import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { asSuperuser, isOnCitus } from '../setup/database.ts';
 import { companyBody, contactBody, dbOf, make, type TestCustomer } from '../setup/factories.ts';
 import { addTotals } from '../setup/journal.ts';
+import { lockTable, waitersOf } from '../setup/locks.ts';
 
 type Json = any; // eslint-disable-line typescript/no-explicit-any -- tests read any field of responses
 
@@ -278,7 +279,7 @@ test.skipIf(isOnCitus()).each(['csv', 'xlsx'])(
   async (format) => {
     const socket = start(owner, format);
     await firstBytes(socket);
-    const release = await lockContacts();
+    const release = await lockTable(app, 'contacts');
     const read = rest(socket);
     await killWaiting();
     expect(isComplete(await read)).toBe(false);
@@ -294,7 +295,7 @@ test.skipIf(isOnCitus()).each(['csv', 'xlsx'])(
 test.skipIf(isOnCitus())(
   'an export is an error response if it fails before its first record (needs one server)',
   async () => {
-    const release = await lockContacts();
+    const release = await lockTable(app, 'contacts');
     const socket = start();
     await killWaiting();
     const answer = await firstBytes(socket);
@@ -318,40 +319,8 @@ test('an export runs beside one other of the same customer; a third one is 429, 
   for (const socket of open) socket.destroy();
 });
 
-/** Locks the contacts against readers until the returned function is called, at the end of the test at the latest. */
-async function lockContacts(): Promise<() => Promise<void>> {
-  const session = await app.owner.reserve();
-  let isLocked = true;
-  const release = async () => {
-    if (!isLocked) return;
-    isLocked = false;
-    await session`rollback`;
-    session.release();
-  };
-  onTestFinished(release);
-  await session`begin`;
-  await session`lock table contacts in access exclusive mode`;
-  return release;
-}
-
-const database = new URL(app.url).pathname.slice(1);
-
-/** Returns the number of the service's sessions that wait for a lock. */
-const waiting = async (): Promise<number> =>
-  asSuperuser(async (sql) => {
-    const { count } = await sql`
-        select from pg_stat_activity
-        where datname = ${database} and wait_event_type = 'Lock'`;
-    return count;
-  });
-
 /** Terminates the session that waits for the lock. */
 async function killWaiting(): Promise<void> {
-  await expect.poll(waiting, patience).toBe(1);
-  await asSuperuser(
-    (sql) => sql`
-        select pg_terminate_backend(pid)
-        from pg_stat_activity
-        where datname = ${database} and wait_event_type = 'Lock'`,
-  );
+  const [pid] = await waitersOf(app, 1);
+  await asSuperuser((sql) => sql`select pg_terminate_backend(${pid!})`);
 }

@@ -5,6 +5,7 @@ import { openDatabase } from '../../src/database/db.ts';
 import { appWithoutDatabase } from '../contract/declared.ts';
 import { startApp } from '../setup/app.ts';
 import { inject } from '../setup/factories.ts';
+import { lockTable } from '../setup/locks.ts';
 
 const testApp = await startApp();
 const ready = { status: 'ready', checks: { postgres: 'up', schema: 'current' } };
@@ -59,9 +60,7 @@ test('it is ready while callers use all connections of the database', async () =
     await app.close();
     await db.close();
   });
-  const session = await testApp.owner.reserve();
-  await session`begin`;
-  await session`lock table products in access exclusive mode`;
+  const release = await lockTable(testApp, 'products');
   const callers = Array.from({ length: 100 }, (_, i) =>
     db.for({ customerId: `${i}` }, null).lookup((sql) => sql`select from products`),
   );
@@ -77,8 +76,7 @@ test('it is ready while callers use all connections of the database', async () =
     )
     .toBe('full');
   expect(await inject(app, 'GET', '/readyz')).toMatchObject({ status: 200, body: ready });
-  await session`rollback`;
-  session.release();
+  await release();
   await all;
 });
 
