@@ -15,11 +15,11 @@ import { activityNotices, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
-import { when, empty, plainList, workplace, linkButton, html, dayOf, dayMs, today, moment, date } from './base/html.ts';
-import { day, count, counted, link, sideBySide, someNames, type Html } from './base/html.ts';
-import { amountName, jobWords, poolWords, money, statusBadge, progressBar } from './base/words.ts';
+import { when, empty, plainList, workplace, linkButton, html, dayMs, moment, date } from './base/html.ts';
+import { count, counted, link, sideBySide, someNames, type Html } from './base/html.ts';
+import { amountName, jobWords, poolWords, statusBadge, progressBar } from './base/words.ts';
 import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf, wordOf } from './changes.ts';
-import { stagesById } from './records/kinds.ts';
+import { dealText, stagesById } from './records/kinds.ts';
 import { usersOf } from './records/editor.ts';
 import { isHttps, sessionCookies } from '../plugins/auth.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
@@ -101,14 +101,7 @@ async function dealsOf(request: FastifyRequest): Promise<Html> {
     order_by: { estimated_closing_date: 'ASC' },
     paginate: { limit: dealsShown + 1 },
   });
-  const deals = rows.slice(0, dealsShown).map(({ id, name, price, stage_id, estimated_closing_date: closes }) => {
-    const stage = stages.get(stage_id)!;
-    return html`<a href="/app/opportunities/${id}">${name}</a>
-      <span class="quiet">
-        ${stage.name} · ${money(price, stage.currency)} ·
-        <span class="${when(dayOf(closes) < today(), 'late')}">closes !${day(closes)}</span>
-      </span>`;
-  });
+  const deals = rows.slice(0, dealsShown).map((row) => dealText(row, stages));
   const all = link('All of mine', `/app/opportunities?owner=${request.caller.userId}`);
   return html`<h2>My opportunities that close this month</h2>
     !${plainList(deals, 'None.')} !${when(rows.length > dealsShown, html`<p>!${all}</p>`)}`;

@@ -154,7 +154,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       { access: { scope: 'list_contact_details:update' } },
     ),
     async ({ db, caller, body }) => {
-      const data = await db.transaction((sql) => addMembers(sql, caller.customerId, body));
+      const { ids: _ids, ...data } = await db.transaction((sql) => addMembers(sql, caller.customerId, body));
       return { success: true as const, message: 'Contacts added', data };
     },
   );
@@ -170,8 +170,8 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       { access: { scope: 'list_contact_details:update' } },
     ),
     async ({ db, caller, body }) => {
-      const data = await db.transaction((sql) => removeMembers(sql, caller.customerId, body));
-      return { success: true as const, message: 'Contacts removed', data };
+      const { ids } = await db.transaction((sql) => removeMembers(sql, caller.customerId, body));
+      return { success: true as const, message: 'Contacts removed', data: { removed: ids.length } };
     },
   );
 };

@@ -142,6 +142,13 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await act.isVisible()).toBe(false);
     await page.locator('[name="id"]').first().check();
     expect(await act.isVisible()).toBe(true);
+    expect(await page.locator('.scroll').evaluate((one) => one.scrollWidth - one.clientWidth)).toBe(0);
+    await page.goto(`${url}/app/contacts?search=${items[0]!.work_email as string}`);
+    await page.locator('[name="id"]').first().check();
+    await page.getByText('Columns', { exact: true }).click();
+    for (const box of await page.locator('[name="columns"]').all()) await box.click({ trial: true });
+    await page.goto(`${url}/app/contacts`);
+    await page.locator('[name="id"]').first().check();
     await page.setViewportSize({ width: 390, height: 800 });
     expect((await rows.first().boundingBox())!.height).toBeLessThan(100);
     const { y, height } = (await act.boundingBox())!;

@@ -50,13 +50,18 @@ test('the page of a list is the table of contacts, in which its contacts are sea
   expectPage(await open(), 200, /Guests .* Nobody yet/);
   const [ada] = await Promise.all([contact({ list_ids: [list.id] }), contact({ list_ids: [list.id] }), contact()]);
   const page = await open();
-  expectPage(page, 200, /Guests .* 2 contacts .* Take out of this list/);
+  expectPage(page, 200, /Guests .* 2 contacts .* Take out of list/);
   expect(page.body).toMatch(/aria-current="page">Lists</);
   expectPage(await open('?search=nobody'), 200, /Guests .* No contact matches/);
-  const out = await admin.submit(`/app/contacts/chosen?do=out&list=${list.id}&id=${ada}`);
-  expectPage(await admin.get((await admin.get(out.location!)).location!), 200, '1 contact is taken out of the list.');
-  expect((await customer.get(`/list-contact/${list.id}`)).body.contacts_count).toBe(1);
-  expect((await customer.get(`/contacts/${ada}`)).status).toBe(200);
+  const number = async () => (await customer.get(`/list-contact/${list.id}`)).body.contacts_count;
+  const question = `/app/contacts/chosen?do=out&list=${list.id}&id=${ada}`;
+  expect((await admin.get(question)).body).not.toContain('rules');
+  const { location: out } = await admin.submit(question);
+  expectPage(await admin.get(out!), 200, '1 contact is taken out of the list. Undo');
+  expect([await number(), (await customer.get(`/contacts/${ada}`)).status]).toEqual([1, 200]);
+  const back = new URLSearchParams({ back: `/app/contacts?list=${list.id}&done=undone` }).toString();
+  const undone = await admin.submit(out!, {}, `/app/contacts/lists?${back}`);
+  expectPage(await admin.get(undone.location!), 200, /It is taken back\. .* 2 contacts/);
 });
 
 test('a form that takes contacts out of a list does it once, also if they were put back since', async () => {

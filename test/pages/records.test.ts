@@ -46,9 +46,11 @@ test('a search for contacts says how many companies it finds, and a search for c
   const word = unique('Harborside');
   await make(customer, '/company', { company_name: word, type: 'prospect' });
   const contacts = await admin.get(`/app/contacts?search=${word}`);
-  expect(textOf(contacts)).toMatch(new RegExp(`1 company with “${word}” No contact matches`));
+  expect(textOf(contacts)).toMatch(new RegExp(`“${word}” in: .* · 1 company .*No contact matches`));
   await make(customer, '/contacts', contactBody({ last_name: word }));
-  expect(textOf(await admin.get(`/app/companies?search=${word}`))).toContain(`1 contact with “${word}”`);
+  expect(textOf(await admin.get(`/app/companies?search=${word}`))).toContain(
+    `“${word}” in: Industry · Type · 1 contact`,
+  );
 });
 
 describe('a view of contacts', () => {
@@ -94,15 +96,15 @@ describe('a view of contacts', () => {
     const here = `/app/contacts/${ids[26]}`;
     const entered = (await admin.get(here, { referer })).location!;
     const record = await admin.get(entered);
-    expect(textOf(record)).toContain('‹ Previous 27 Next ›');
+    expect(textOf(record)).toContain('Previous Next');
     const following = linkIn(record.body, /href="([^"]+)" rel="next"/);
     expect(following).toContain(`/app/contacts/${ids[27]}?in=`);
-    expect(textOf(await admin.get(following))).toContain('‹ Previous 28 Next ›');
-    expect(textOf(await admin.get(`/app/contacts/${ids[26]}`))).not.toContain('‹ Previous');
+    expect(textOf(await admin.get(following))).toContain('Previous Next');
+    expect(textOf(await admin.get(`/app/contacts/${ids[26]}`))).not.toContain('Previous Next');
     const saved = await admin.submit(entered, { type: 'call', body: 'No answer' }, entered);
-    expect(textOf(await admin.get(saved.location!))).toMatch(/‹ Previous 27 Next › .* It is saved\. .* No answer/);
+    expect(textOf(await admin.get(saved.location!))).toMatch(/Previous Next .* It is saved\. .* No answer/);
     const edited = await admin.get(`${here}?done=changed`, { referer: `https://sales.example${entered}` });
-    expect(textOf(await admin.get(edited.location!))).toContain('‹ Previous 27 Next ›');
+    expect(textOf(await admin.get(edited.location!))).toContain('Previous Next');
     const wide = `https://sales.example/app/contacts?columns=${'custom~x.'.repeat(1_000)}`;
     expect([
       (await admin.get(here, { referer: wide })).status,
@@ -247,6 +249,18 @@ describe('chosen contacts', () => {
     expect(await assigned()).toBeNull();
   });
 
+  test('get the values that a form gives and keep the others, in the view in which they were chosen', async () => {
+    await makeContacts(2, { job_title: 'Clerk', location_country: 'DE', location_locality: 'Bonn' });
+    const empty = await confirm('do=edit&all=1&country=DE');
+    expectPage(empty, 400, 'Give at least one value.');
+    const done = await confirm('do=edit&all=1&country=DE', { job_title: 'Countess', company: 'Navy' });
+    expect(done.location).toMatch(/^\/app\/contacts\?country=DE&done=edited&n=2&change=/);
+    expectPage(await admin.get(done.location!), 200, '2 contacts are changed. Undo');
+    const { body } = await customer.post('/contacts/list', { filters: { location_country: 'DE' } });
+    const changed = { job_title: 'Countess', location_locality: 'Bonn', company: { company_name: 'Navy' } };
+    expect(body).toMatchObject([changed, changed]);
+  });
+
   test('are verified by admins only, once for each form, with the price first', async () => {
     const [id] = await makeContacts(1);
     const member = await visitorOf(app.fastify, customer.id, 'member');
@@ -320,7 +334,7 @@ test('a company is created, changed and deleted by a member; its contacts stay',
     domain: 'navy.example',
   });
   expect(textOf(await member.get('/app/companies'))).toMatch(
-    / Place Contacts Open deals Last activity .*US Navy .* United States 1 0 no activity /,
+    / Place Contacts Open deals Last activity .*US Navy .* United States 1 this page /,
   );
   expect(textOf(await member.get(path))).toMatch(/US Navy.*navy\.example.*United States.*Ada Lovelace 0/);
   expect(textOf(await member.get(`${path}/delete`))).toContain(
@@ -328,6 +342,25 @@ test('a company is created, changed and deleted by a member; its contacts stay',
   );
   expect((await member.submit(`${path}/delete`)).status).toBe(303);
   expect((await customer.get(`/contacts/${contact}`)).body.company.id).toBe(null);
+});
+
+test('chosen companies get a type together, and their contacts are shown in one table', async () => {
+  await makeContacts(2, { company: { name: 'Navy' } });
+  await makeContacts(1, { company: { name: 'Army', industry: 'Defence' } });
+  await makeContacts(1, { company: { name: 'Mint' } });
+  const [, ...chosen] = idsIn((await admin.get('/app/companies')).body, 'companies').map((id) => `id=${id}`);
+  const { location } = await admin.get(`/app/companies/chosen?do=people&${chosen.join('&')}`);
+  expectPage(await admin.get(location!), 200, /Company: Army, Navy × .* 3 contacts /);
+  await admin.submit(`/app/companies/chosen?do=edit&${chosen.join('&')}`, { type: 'partner' });
+  expectPage(await admin.get('/app/companies?type=partner'), 200, ' 2 companies ');
+});
+
+test('a search that finds nothing leads to the same text in the fields at which it does not look', async () => {
+  await makeContacts(1, { job_title: 'Engineer', location_country: 'DE' });
+  const { body } = await admin.get('/app/contacts?search=engineer&country=DE');
+  expect(body).toContain('No contact matches');
+  const [, title] = /Look for[^]*href="([^"]+)">Job title</.exec(body)!;
+  expectPage(await admin.get(title!.replaceAll('&#38;', '&').replaceAll('&#61;', '=')), 200, /Germany.* 1 contact /);
 });
 
 test('a group of fields is edited alone, and the other fields stay', async () => {
@@ -344,7 +377,8 @@ test('the page of a contact names the lists it is in, by hand and by rules', asy
   const hand = await makeList(app.fastify, customer);
   const rules = [{ field: 'job_title', operator: 'contains', value: 'engin' }];
   await customer.post('/list-contact', { name: 'By rule', rules });
-  await admin.submit(`/app/contacts/${id}`, { list_id: hand }, `/app/contacts/${id}/lists`);
+  const back = encodeURIComponent(`/app/contacts/${id}?done=listed`);
+  await admin.submit(`/app/contacts/${id}`, { list_id: hand }, `/app/contacts/lists?back=${back}`);
   expect((await customer.get(`/contacts/${id}`)).body.list_ids).toEqual([hand]);
   const page = textOf(await admin.get(`/app/contacts/${id}`));
   expect(page).toMatch(/By rule by its rules/);

@@ -20,7 +20,7 @@ export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: 
 }
 
 function addressAt(request: FastifyRequest, place: Record<string, string>, path = request.url.split('?')[0]!): string {
-  const { page: _page, cursor: _cursor, done: _done, change: _change, ...filters } = queryOf(request);
+  const { page: _page, cursor: _cursor, done: _done, change: _change, were: _were, ...filters } = queryOf(request);
   return pathWith(path, { ...filters, ...place });
 }
 
@@ -51,17 +51,25 @@ export function doneNotice(request: FastifyRequest, given: Readonly<Record<strin
 }
 
 /**
- * Returns a button that undoes the last action, if the query parameter `change` names its changes (`withUndo`). It leads
- * back to the same page.
+ * Returns a button that undoes the last action, and leads back to the same page. The query parameter `change` names its
+ * changes (`withUndo`), or `were` the contacts that it has put into the page's list, or taken out.
  */
 export function undoButton(request: FastifyRequest): Html {
-  const change = canonicalId(queryText(request, 'change'));
-  if (change === undefined) return '';
+  const [change, were] = [canonicalId(queryText(request, 'change')), queryText(request, 'were')];
+  if (change === undefined && were === '') return '';
   const [path, query] = request.url.split('?') as [string, string];
   const view = new URLSearchParams(query);
-  for (const name of ['done', 'n', 'more', 'change']) view.delete(name);
+  for (const name of ['done', 'n', 'more', 'change', 'were']) view.delete(name);
   const back = pathWith(path, Object.fromEntries(view));
-  return form(pathWith(`/app/changes/${change}/undo`, { back }), '<button class="link">Undo</button>', 'data-once');
+  const undo = '<button class="link">Undo</button>';
+  if (change !== undefined) return form(pathWith(`/app/changes/${change}/undo`, { back }), undo, 'data-once');
+  const act = queryText(request, 'done') === 'added' ? 'remove' : 'add';
+  const members = hidden({ list_id: queryText(request, 'list'), do: act, id: were.split('.') });
+  return form(
+    pathWith('/app/contacts/lists', { back: pathWith(back, { done: 'undone' }) }),
+    html`!${members} !${undo}`,
+    'data-once',
+  );
 }
 
 export const group = (legend: string, body: Html, id = ''): Html =>

@@ -138,22 +138,22 @@ export const workplace = (main: Html, label: string, aside: Html): Html =>
     <section aria-label="${label}">!${aside}</section>
   </div>`;
 
-export const searchBox = (noun: string, value: string): Html =>
-  html`<input type="search" name="search" value="${value}" !${searchAttributes(noun)} />
+/** @param searched what the search looks at */
+export function searchBox(noun: string, value: string, searched = noun): Html {
+  const said = html`aria-label="Search ${noun}" placeholder="Search ${searched}"`;
+  return html`<input type="search" name="search" value="${value}" maxlength="256" autocomplete="off" !${said} />
     <button class="secondary outline">Search</button>`;
-
-const searchAttributes = (noun: string): Html =>
-  html`maxlength="256" autocomplete="off" aria-label="Search ${noun}" placeholder="Search ${noun}"`;
+}
 
 const pageLinks = { first: ['First page', 'prev'], previous: ['Previous', 'prev'], next: ['Next', 'next'] } as const;
 
 /** Returns links to other pages of a list. A page that is found by a cursor knows only the first and the next one. */
-export function pager(paths: Partial<Record<keyof typeof pageLinks, string | undefined>>): Html {
+export function pager(paths: Partial<Record<keyof typeof pageLinks, string | undefined>>, label = 'Pages'): Html {
   const links = Object.entries(pageLinks).flatMap(([name, [label, rel]]) => {
     const path = paths[name as keyof typeof pageLinks];
     return path ? [html`<a href="${path}" rel="${rel}">${label}</a>`] : [];
   });
-  return links.length === 0 ? '' : html`<nav class="pager" aria-label="Pages">!${links}</nav>`;
+  return links.length === 0 ? '' : html`<nav class="pager" aria-label="${label}">!${links}</nav>`;
 }
 
 /** Returns a path with a query string of the parameters that are not empty. */

@@ -252,9 +252,10 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const texts: Record<string, string> = sent || stored ? given : blank;
   const controls = controlsFor(texts, faults, isConflict ? differing(saved, given) : {});
   const users = await usersOf(request);
-  const groups = [...Map.groupBy(shown, ({ group }) => group)].map(([legend, inputs]) =>
-    group(legend, sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)))),
-  );
+  const groups = [...Map.groupBy(shown, ({ group }) => group)].map(([legend, inputs]) => {
+    const body = sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)));
+    return legend === '' ? body : group(legend, body);
+  });
   const note = quiet('Where what is stored now differs from your form, it stands below the field.');
   return html`!${when(isConflict, note)} !${groups}`;
 }

@@ -8,10 +8,11 @@ import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
+import type { Opportunity, Pipeline } from '../../schemas/opportunities.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { pageNumberIn, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
 import { pathWith, html, startOf, readDay, moment, when, notice, quiet, panel, plainList, link } from '../base/html.ts';
-import { day, count, counted, type Html, type PictureName } from '../base/html.ts';
+import { dayOf, today, day, count, counted, type Html, type PictureName } from '../base/html.ts';
 import { fieldWord, countryName, verification, money, mailLink, contactPhone } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -54,6 +55,10 @@ export const verificationFacts = (object: DeclaredObject, { verification_status:
   [fieldWord(object, 'score'), html`${row.score}`],
 ];
 
+/** Returns what tells a record from others of its name, such as its e-mail address and company. */
+export const aboutOf = <Row extends ShownRecord>(kind: RecordKind<Row>, row: Row): string =>
+  kind.about(row).filter(Boolean).join(' · ');
+
 interface RecordRequest {
   filters?: GivenFilters;
   order_by?: GivenOrder;
@@ -65,7 +70,7 @@ export interface FilterControl {
   label: string;
   /**
    * Kind of control. `list`, `country`, `status` and `user` are selects, and `since` asks for the first day. `hidden`
-   * only keeps a value from the address, and `any` several searches of which one must match.
+   * only keeps ids from the address, joined by points, and `any` several searches of which one must match.
    */
   control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden' | 'any';
   field: string;
@@ -89,16 +94,12 @@ export interface ShownRecord {
   updated_at: string;
 }
 
+const optional = { isOptional: true } as const;
+
 export const serviceColumns: readonly RecordColumn<ShownRecord & { score: number }>[] = [
-  { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', isOptional: true },
-  {
-    name: 'changed',
-    head: 'Last changed',
-    cell: (row) => moment(row.updated_at),
-    sort: 'updated_at',
-    isOptional: true,
-  },
-  { name: 'created', head: 'Created', cell: (row) => moment(row.created_at), sort: 'created_at', isOptional: true },
+  { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', ...optional },
+  { name: 'changed', head: 'Last changed', cell: (row) => moment(row.updated_at), sort: 'updated_at', ...optional },
+  { name: 'created', head: 'Created', cell: (row) => moment(row.created_at), sort: 'created_at', ...optional },
 ];
 
 export type References = Partial<Record<'contact_id' | 'company_id' | 'opportunity_id', string | null>>;
@@ -114,10 +115,18 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   title: string;
   picture: PictureName;
   advice: string;
+  /** What the search looks at. */
+  searched: string;
   controls: readonly FilterControl[];
   /** Columns of the list. The first one names the record. */
   columns: readonly RecordColumn<Row>[];
+  /** Labels of the actions on chosen records, by name. All kinds of records can also be merged and deleted. */
+  acts: Readonly<Record<string, string>>;
+  /** Names of the fields that can be set in all chosen records at once. */
+  setTogether: readonly string[];
   nameOf(row: Row): string;
+  /** Returns texts that tell records of the same name apart. */
+  about(row: Row): (string | null)[];
   /** Returns searches that find other records which may be the same one. */
   likely(row: Row): string[];
   fields: readonly FormField[];
@@ -152,7 +161,11 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
 export const listChoices = (request: FastifyRequest, chosen = ''): Promise<ListName[]> =>
   ask(request, listNames, 100, canonicalId(chosen));
 
-export async function readInOrder(request: FastifyRequest, { find }: RecordKind, ids: readonly string[]) {
+export async function readInOrder<Row extends ShownRecord>(
+  request: FastifyRequest,
+  { find }: Pick<RecordKind<Row>, 'find'>,
+  ids: readonly string[],
+): Promise<Row[]> {
   const rows = ids.length === 0 ? [] : await search(request, find, ids);
   const byId = new Map(rows.map((row) => [row.id, row]));
   return ids.flatMap((id) => byId.get(id) ?? []);
@@ -200,6 +213,7 @@ export function filtersOf(controls: readonly FilterControl[], { values }: Pick<V
     const value = values[name];
     if (value === undefined) return [];
     if (control === 'since') return [[field, { gte: startOf(readDay(value) ?? value) }]];
+    if (control === 'hidden') return [[field, value.split('.')]];
     if (control === 'any') return [[field, value.split(';', 10).map((one) => ({ search: one }))]];
     return [[field, isPart ? { contains: value } : value]];
   });
@@ -258,6 +272,9 @@ const company = ({ company: { id, company_name } }: ContactDetail): Html =>
 const owner = ({ assigned_to }: ContactDetail, users: readonly User[]): Html =>
   html`${users.find(({ id }) => id === assigned_to)?.name ?? ''}`;
 
+/** Returns the outcome of the check of a contact's address. Where nobody has checked it, there is nothing to say. */
+const checked = ({ verification_status: one }: ContactDetail): Html => when(one !== 'unverified', verification(one));
+
 export const contactKind: RecordKind<ContactDetail> = {
   object: 'contacts',
   path,
@@ -265,6 +282,7 @@ export const contactKind: RecordKind<ContactDetail> = {
   title: 'Contacts',
   picture: 'people',
   advice: 'Import a list, create a contact, or unlock prospects: then you can search, sort and verify them here.',
+  searched: 'names, e-mails, phones and companies',
   controls: [
     { name: 'search', label: 'Search', control: 'search', field: 'search' },
     { name: 'company', label: 'Company', control: 'text', field: 'company.company_name', isPart: true },
@@ -284,18 +302,16 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'company', head: 'Company', cell: company },
     { name: 'phone', head: 'Phone', cell: contactPhone },
     { name: 'email', head: word('work_email'), cell: ({ work_email }) => mailLink(work_email), sort: 'work_email' },
-    // Where nobody has checked an address yet, there is nothing to say about it.
-    {
-      name: 'status',
-      head: status,
-      cell: ({ verification_status: one }) => when(one !== 'unverified', verification(one)),
-    },
-    { name: 'country', head: 'Country', cell: (row) => html`${countryName(row.location_country)}`, isOptional: true },
-    { name: 'city', head: word('location_locality'), cell: (row) => html`${row.location_locality}`, isOptional: true },
-    { name: 'owner', head: 'Owner', cell: owner, isOptional: true },
+    { name: 'status', head: status, cell: checked },
+    { name: 'country', head: 'Country', cell: (row) => html`${countryName(row.location_country)}`, ...optional },
+    { name: 'city', head: word('location_locality'), cell: (row) => html`${row.location_locality}`, ...optional },
+    { name: 'owner', head: 'Owner', cell: owner, ...optional },
     ...serviceColumns,
   ],
+  acts: { list: 'Add to a list', out: 'Take out of list', assign: 'Assign', edit: 'Edit', verify: 'Verify' },
+  setTogether: ['company', 'job_title', 'industry', 'location_locality', 'location_country'],
   nameOf: nameOfContact,
+  about: ({ work_email, company: { company_name } }) => [work_email, company_name],
   likely: ({ first_name, last_name, work_email, phone_numbers }) =>
     [last_name || first_name, work_email, ...phone_numbers.map(({ number }) => number)].filter(Boolean),
   fields: formFieldsOf(contactTable),
@@ -335,8 +351,7 @@ async function similar(request: FastifyRequest, body: Partial<ContactDetail>, id
   const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
   rows.delete(id ?? '');
   const links = [...rows.values()].map((row) => {
-    const more = [row.company.company_name, row.work_email].filter(Boolean).join(', ');
-    return html`!${link(nameOfContact(row), `${path}/${row.id}`)} ${more}`;
+    return html`!${link(nameOfContact(row), `${path}/${row.id}`)} ${aboutOf(contactKind, row)}`;
   });
   return rows.size > 0 ? notice('You may have this contact already:', 'warning', links.join('; ')) : undefined;
 }
@@ -348,12 +363,13 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
     opportunitiesOf(request, { contact: id }),
   ]);
   const choices = all.filter((list) => !list_ids.includes(list.id)).map((list) => [list.id, list.name] as const);
-  const change = (body: Html) => form(`${path}/${id}/lists`, body);
+  const change = (body: Html) => form(pathWith(`${path}/lists`, { back: `${path}/${id}?done=listed` }), body);
   const choice = select('name="list_id" aria-label="List"', choices, '');
-  const add = html`<div role="group">!${choice} <button class="secondary outline">Add</button></div>`;
+  const add = html`!${hidden({ id })}
+    <div role="group">!${choice} <button class="secondary outline">Add</button></div>`;
   const rows = lists.map((list) => {
     const remove = html`<button class="link" aria-label="Take out of ${list.name}">Take out</button>`;
-    const out = change(html`!${hidden({ list_id: list.id, do: 'remove' })} !${remove}`);
+    const out = change(html`!${hidden({ id, list_id: list.id, do: 'remove' })} !${remove}`);
     const rest = list.by_hand ? out : '<span class="quiet">by its rules</span>';
     return html`!${link(list.name, `/app/lists/${list.id}`)} !${rest}`;
   });
@@ -362,9 +378,16 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
 }
 
 const place = ({ location_locality: locality, location_country: country }: Company): Html =>
-  html`${[locality, countryName(country)].filter(Boolean).join(', ') || 'no place'}`;
+  html`${[locality, countryName(country)].filter(Boolean).join(', ')}`;
 
-const upTo = (number = 0): Html => (number > maxOfCompany ? `${count(maxOfCompany)}+` : count(number));
+const upTo = (number = 0): Html =>
+  number > maxOfCompany ? `${count(maxOfCompany)}+` : when(number > 0, count(number));
+
+/** Returns the path of the table of the contacts of these companies. */
+export const peoplePath = (...ids: readonly string[]): string => pathWith(path, { of: ids.join('.') });
+
+const peopleLink = ({ id, contacts }: Company & Partial<CompanyCounts>): Html =>
+  when(contacts, link(upTo(contacts), peoplePath(id)));
 
 export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   object: 'companies',
@@ -373,6 +396,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   title: 'Companies',
   picture: 'company',
   advice: 'Companies come with the contacts that work for them. Import a file, or create one.',
+  searched: 'company names',
   controls: [
     { name: 'search', label: 'Search', control: 'search', field: 'search' },
     { name: 'industry', label: 'Industry', control: 'text', field: 'industry', isPart: true },
@@ -388,12 +412,19 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'type', head: 'Type', cell: ({ type }) => html`${type}` },
     { name: 'size', head: 'Size', cell: ({ size }) => html`${size}` },
     { name: 'place', head: 'Place', cell: place },
-    { name: 'contacts', head: 'Contacts', cell: ({ contacts }) => upTo(contacts), kind: 'number' },
+    { name: 'contacts', head: 'Contacts', cell: peopleLink, kind: 'number' },
     { name: 'deals', head: 'Open deals', cell: ({ open_opportunities: deals }) => upTo(deals), kind: 'number' },
-    { name: 'activity', head: 'Last activity', cell: (row) => moment(row.last_activity_at ?? null, 'no activity') },
+    { name: 'activity', head: 'Last activity', cell: ({ last_activity_at: at }) => when(at, moment(at ?? null)) },
     ...serviceColumns,
   ],
+  acts: { people: 'See contacts', edit: 'Edit' },
+  setTogether: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   nameOf: ({ company_name }) => company_name,
+  about: ({ domain, location_locality, location_country }) => [
+    domain,
+    location_locality,
+    countryName(location_country),
+  ],
   likely: ({ company_name }) => company_name.split(' ', 1),
   fields: formFieldsOf(companyTable),
   facts: (row) => verificationFacts('companies', row),
@@ -425,7 +456,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
       return html`!${link(nameOfContact(row), `${path}/${row.id}`)} <span class="quiet">${row.job_title}</span>`;
     });
     const body = html`!${plainList(rows, 'Nobody here works for this company.')}
-      !${when(rows.length < total, html`<p><a href="/app/contacts?of=${id}">Show all ${counted(total, 'contact')}</a></p>`)}
+      !${when(rows.length < total, html`<p><a href="${peoplePath(id)}">Show all ${counted(total, 'contact')}</a></p>`)}
       <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>`;
     return html`!${panel('Contacts', body)} !${deals}`;
   },
@@ -449,13 +480,23 @@ async function opportunitiesOf(request: FastifyRequest, of: { contact: string } 
     search(request, countOpportunities, filters),
     stagesById(request),
   ]);
-  const shown = rows.map(({ id, name, stage_id, price, estimated_closing_date }) => {
-    const { name: stage, currency } = stages.get(stage_id)!;
-    return html`<a href="/app/opportunities/${id}">${name}</a>
-      <span class="quiet">${stage} · ${money(price, currency)} · closes !${day(estimated_closing_date)}</span>`;
-  });
+  const shown = rows.map((row) => dealText(row, stages));
   const more = when(total > rows.length, quiet(`The newest ${rows.length} of ${count(total)}.`));
   return panel('Opportunities', html`!${plainList(shown, 'None.')} !${more} !${add}`);
+}
+
+export const closingField = ({ status }: Pick<Pipeline['stages'][number], 'status'>) =>
+  status === 'OPEN' ? 'estimated_closing_date' : 'close_date';
+
+/** Returns a line about an opportunity: its name, stage, price, and closing day, which is marked if it is over. */
+export function dealText(deal: Opportunity, stages: Awaited<ReturnType<typeof stagesById>>): Html {
+  const stage = stages.get(deal.stage_id)!;
+  const closes = deal[closingField(stage)];
+  const [verb, tone] = stage.status === 'OPEN' ? ['closes', when(dayOf(closes) < today(), 'late')] : ['closed', ''];
+  return html`!${link(deal.name, `/app/opportunities/${deal.id}`)}
+    <span class="quiet">
+      ${stage.name} · ${money(deal.price, stage.currency)} · <span class="${tone}">${verb} !${day(closes)}</span>
+    </span>`;
 }
 
 export async function stagesById(request: FastifyRequest) {

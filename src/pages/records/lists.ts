@@ -11,20 +11,8 @@ import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
 import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, withBlanks } from '../base/forms.ts';
 import type { Choice, Choices } from '../base/forms.ts';
-import {
-  once,
-  payerOf,
-  fieldsOf,
-  text,
-  integer,
-  idOf,
-  isAdmin,
-  required,
-  placeIn,
-  ask,
-  queryOf,
-} from '../base/requests.ts';
-import { requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
+import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
+import { queryOf, requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice, table } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
@@ -179,7 +167,7 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
       .filter(Boolean)
       .join(' · '),
     actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
-    done: savedTexts('list', { added: 'The contacts are in the list.' }),
+    done: savedTexts('list'),
     none: when(
       isEmpty,
       rules.length > 0

@@ -13,7 +13,7 @@ import { when, badge, notice, empty, facts, quiet, panel, plainList, workplace, 
 import { linkButton, dialogLink, buttons, html, link, moment, day, count, type Html } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
-import { nameOfContact } from './kinds.ts';
+import { closingField, nameOfContact } from './kinds.ts';
 import { viewLinks } from './record-list.ts';
 import { editLinks, savedTexts, usersOf, userChoices } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
@@ -189,8 +189,6 @@ function columnOf(board: Board, column: Column): Html {
         !${cards}
       </details>`;
 }
-
-const closingField = ({ status }: Column['stage']) => (status === 'OPEN' ? 'estimated_closing_date' : 'close_date');
 
 const priorityBadge = (priority: Opportunity['priority']): Html =>
   when(priority !== 'NONE', badge(priorityWords[priority].word, priorityWords[priority].tone));

@@ -11,8 +11,8 @@ import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { forMembers, addPage, formRoutes, question, type FormPage, type Page } from '../base/layout.ts';
-import { when, notice, empty, table, searchBox, linkButton, html, count, pathWith } from '../base/html.ts';
-import { dialogLink, buttons, type Html, type Column } from '../base/html.ts';
+import { when, notice, empty, table, searchBox, linkButton, html, count, pathWith, someNames } from '../base/html.ts';
+import { link, dialogLink, buttons, type Html, type Column } from '../base/html.ts';
 import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind, readInOrder } from './kinds.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './kinds.ts';
@@ -46,8 +46,9 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     const view = viewOf(kind, given);
     const { caller } = request;
     const filters = filtersOf(kind.controls, view);
-    const { list } = view.values;
-    const [page, matches, elsewhere, lists, users, views, ofList] = await Promise.all([
+    const { list, of = '' } = view.values;
+    const companies = of.split('.').flatMap((id) => canonicalId(id) ?? []);
+    const [page, matches, others, lists, users, views, ofList, employers] = await Promise.all([
       ask(request, kind.list, requestOf(kind, view, pageRows)),
       ask(request, kind.countUpTo, filters, maxCounted),
       othersFound(request, kind, view),
@@ -55,9 +56,11 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
       list === undefined ? undefined : headingOf?.(request, list),
+      readInOrder(request, companyKind, companies.slice(0, maxEmployers)),
     ]);
     const { done, none: noneInList, ...shown } = ofList ?? {};
-    const known = { lists, users, me: caller.userId };
+    const names = someNames(employers.map(companyKind.nameOf), maxEmployers, companies.length);
+    const known = { lists, users, me: caller.userId, others, employers: names, ...(ofList && list && { list }) };
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
     const rows = (await kind.withCounts?.(request, found)) ?? found;
@@ -67,7 +70,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       ...shown,
       body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
-        <div class="row">!${views} !${chips(kind, view, known)} !${elsewhere}</div>
+        <div class="row">!${chips(kind, view, known)} !${when(!ofList || parametersOf(view).size > 1, views)}</div>
         !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
         !${numberedPager(request, page.nextCursor)}`,
@@ -75,29 +78,38 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
   });
 }
 
-/** Links to the records of the other kind that a search finds. The search beside each page begins with contacts. */
+/** Returns a link to the records of the other kind that a search finds. The search beside each page begins with contacts. */
 async function othersFound(request: FastifyRequest, { object }: RecordKind, { values }: View): Promise<Html> {
   const { search, list } = values;
   if (search === undefined || list !== undefined) return '';
   const other: RecordKind = object === 'contacts' ? companyKind : contactKind;
   const found = await ask(request, other.countUpTo, { search }, maxCounted);
   const records = found === 1 ? other.noun : other.title.toLowerCase();
-  return when(
-    found > 0,
-    html`<p><a href="${pathWith(other.path, { search })}">${numberOf(found)} ${records} with “${search}”</a></p>`,
-  );
+  return when(found > 0, link(`${numberOf(found)} ${records}`, pathWith(other.path, { search })));
 }
 
 function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: Heading['done']): Html {
   const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');
   if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
-  const acts: Record<string, string> = { deleted: 'deleted', assigned: 'assigned', out: 'taken out of the list' };
   if (!Object.hasOwn(acts, done)) return doneNotice(request, texts);
   if (!Number.isInteger(number) || number < 0) return '';
+  if (number === 0) return notice(acts[done]![1] ?? 'Nothing is changed.', 'plain');
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
-  return notice(`${what} ${acts[done]}.`, 'good', undoButton(request));
+  return notice(`${what} ${acts[done]![0]}.`, 'good', undoButton(request));
 }
+
+/** Messages by action: about some records, and about none. */
+const acts: Readonly<Record<string, readonly [some: string, none?: string]>> = {
+  deleted: ['deleted'],
+  assigned: ['assigned'],
+  edited: ['changed'],
+  added: ['added to the list', 'They were in the list already.'],
+  out: ['taken out of the list', 'They are in the list by its rules, and stay in it.'],
+};
+
+/** Maximum number of companies that the chip of a table of their contacts names. */
+const maxEmployers = 3;
 
 /**
  * Returns the code of a country that a user has typed, in any language.
@@ -118,7 +130,15 @@ function withCustomColumns(kind: RecordKind, declared: readonly DeclaredField[])
   return { ...kind, columns: [...kind.columns, ...own] };
 }
 
-type Known = { lists: readonly ListName[]; users: readonly User[]; me: string };
+/**
+ * What a view refers to. `others`: a link to records of the other kind; `employers`: names of the companies whose
+ * contacts are shown; `list`: the list whose page this is.
+ */
+type Known = Record<'me' | 'others' | 'employers', string> & {
+  lists: readonly ListName[];
+  users: readonly User[];
+  list?: string;
+};
 
 /** Maximum number of users that a filter offers. Every page of the list contains all of them. */
 const maxUsers = 15;
@@ -126,7 +146,7 @@ const maxUsers = 15;
 const importPath = ({ object }: { object: string }): string => `/app/imports/new?object=${object}`;
 
 function filterForm(kind: RecordKind, view: View, known: Known): Html {
-  const { path, title, controls } = kind;
+  const { path, title, controls, searched } = kind;
   const { values, sort } = view;
   const mine = { ...view, values: { ...values, owner: known.me } };
   const hasOwner = controls.some(({ name }) => name === 'owner');
@@ -146,26 +166,35 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
     tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view));
   const columns = html`!${kind.columns.slice(1).map(box)} <button name="columns" value="name">Apply</button>`;
   const ofMine = linkButton('Mine', addressOf(path, mine), 'secondary outline');
-  const body = html`!${hidden({ id: view.ids })} !${searchBox(title.toLowerCase(), values['search'] ?? '')}
+  const body = html`!${hidden({ id: view.ids })} !${searchBox(title.toLowerCase(), values['search'] ?? '', searched)}
   !${when(hasOwner && values['owner'] !== known.me, ofMine)}
   !${drop('Filter', html`!${others} !${order} <button>Apply</button>`)} !${drop('Columns', columns)}`;
   return html`<search>!${filters(path, body, '')}</search>`;
 }
 
+/** Returns the filters that are set, and links to filters in which the searched text can be looked for instead. */
 function chips({ path, controls }: RecordKind, view: View, known: Known): Html {
-  const used = controls.filter(({ name, control }) => view.values[name] !== undefined && control !== 'search');
-  if (used.length === 0) return '';
+  const { search, ...filtered } = view.values;
+  const at = (values: View['values']) => addressOf(path, { ...view, values });
+  // The list is the page itself.
+  const used = controls.filter(
+    ({ name, control }) => filtered[name] !== undefined && !(control === 'list' && known.list !== undefined),
+  );
+  const free = controls.filter(({ name, control }) => control === 'text' && filtered[name] === undefined);
+  const beside = free.map(({ name, label }) => link(label, at({ ...filtered, [name]: search! })));
+  const elsewhere = [...beside, known.others].filter(Boolean);
+  if (used.length === 0 && search === undefined) return '';
   return html`<ul class="chips">
+    !${when(search && elsewhere.length > 0, html`<li>Look for “${search}” in: !${elsewhere.join(' · ')}</li>`)}
     !${used.map(({ name, label, control }) => {
       const { [name]: value = '', ...values } = view.values;
       const word = choicesOf(control, known, value).find(([one]) => one === value)?.[1] ?? value;
-      const text = control === 'hidden' ? 'of one company' : word;
       return html`<li>
-        ${label}: <strong>${text}</strong>
-        <a href="${addressOf(path, { ...view, values })}" aria-label="Take away: ${label}">×</a>
+        ${label}: <strong>!${control === 'hidden' ? known.employers : html`${word}`}</strong>
+        <a href="${at(values)}" aria-label="Take away: ${label}">×</a>
       </li>`;
     })}
-    <li><a href="${addressOf(path, { ...view, values: {} })}">Clear all</a></li>
+    !${when(used.length > 0, html`<li>!${link('Clear all', at(known.list === undefined ? {} : { list: known.list }))}</li>`)}
   </ul>`;
 }
 
@@ -217,9 +246,7 @@ type Found = { rows: readonly ShownRecord[]; matches: number; users: readonly Us
 
 function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }: Found): Html {
   const { path, title, nameOf } = kind;
-  const isFilled = ({ cell }: RecordColumn<ShownRecord>) =>
-    view.columns.length > 0 || rows.some((row) => cell(row, []) !== '');
-  const shown = kind.columns.filter((one, i) => i === 0 || (isShown(one, view) && isFilled(one)));
+  const shown = kind.columns.filter((one, i) => i === 0 || isShown(one, view));
   const named = (row: ShownRecord): Html => {
     const box = chooserBox(row.id, nameOf(row), when(view.ids.includes(row.id), 'checked'));
     return html`!${box}<a data-name href="${path}/${row.id}">${nameOf(row)}</a>`;
@@ -231,17 +258,16 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
     sorting(path, view, column),
   ]);
   const all = html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`;
-  const act = (name: string, label: string, tone = 'secondary') =>
-    html`<button name="do" value="${name}" class="${tone} outline">${label}</button>`;
-  const isContacts = kind.object === 'contacts';
+  const acts = Object.entries({ ...kind.acts, merge: 'Merge', delete: 'Delete' })
+    .filter(([name]) => (name === 'out' ? view.values['list'] !== undefined : name !== 'verify' || isAdmin))
+    .map(([name, label]) => {
+      const tone = name === 'delete' ? 'danger' : 'secondary';
+      return html`<button name="do" value="${name}" class="${tone} outline">${label}</button>`;
+    });
   return chooserForm(
     `${path}/chosen`,
     html`!${hidden(Object.fromEntries(parametersOf(view)))} !${table(title, columns, rows)}`,
-    html`!${when(matches > rows.length && matches <= maxBatchItems, all)}
-    !${when(isContacts, act('list', 'Add to a list'))}
-    !${when(view.values['list'] !== undefined, act('out', 'Take out of this list'))}
-    !${when(isContacts, act('assign', 'Assign'))} !${when(isContacts && isAdmin, act('verify', 'Verify'))}
-    !${act('merge', 'Merge')} !${act('delete', 'Delete', 'danger')}`,
+    html`!${when(matches > rows.length && matches <= maxBatchItems, all)} !${acts}`,
   );
 }
 
@@ -281,11 +307,12 @@ function sorting(path: string, view: View, { sort }: RecordColumn<never>) {
 }
 
 function none(kind: RecordKind, view: View, all: Record<string, string | undefined> = {}): Html {
-  const { path, title, noun, advice, picture } = kind;
+  const { path, title, noun, advice, picture, searched } = kind;
   if (view.page > 1) return notice(`There are no more ${title.toLowerCase()}.`, 'plain');
   if (Object.keys(view.values).length > 0) {
     const clear = linkButton('Show all', pathWith(path, all), 'secondary outline');
-    return empty(`No ${noun} matches`, 'Search for less, or take a filter away.', 'search', clear);
+    const looks = view.values['search'] === undefined ? '' : `The search looks at ${searched}. `;
+    return empty(`No ${noun} matches`, `${looks}Search for less, or take a filter away.`, 'search', clear);
   }
   const add = linkButton('Import a file', importPath(kind));
   return empty(`No ${title.toLowerCase()} yet`, advice, picture, add);

@@ -1,19 +1,36 @@
 import { savedViews, pageRows, recordList } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { createHash } from 'node:crypto';
-import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
+import {
+  forMembers,
+  addAction,
+  formRoutes,
+  urlOf,
+  memberDeletes,
+  withUndo,
+  jobPath,
+  backPath,
+} from '../base/layout.ts';
 import type { FormPage } from '../base/layout.ts';
 import { hidden, controlsFor } from '../base/forms.ts';
-import { readForm, write, sentEarlier, fieldsOf, givenIn, text, idsIn, idOf, queryOf } from '../base/requests.ts';
+import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
 import { queryText, required, ask, passing, once, payerOf, isAdmin, requireValid, invalid } from '../base/requests.ts';
 import type { Fields, Refused, Faults } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
-import { moment, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
+import { pager, quiet, moment, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
-import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
+import {
+  requestOf,
+  viewOf,
+  readInOrder,
+  addressOf,
+  parametersOf,
+  listChoices,
+  companyKind,
+  peoplePath,
+} from './kinds.ts';
 import { contactKind, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
 import { editLinks, requireRecord, savedTexts, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
-import { userChoices } from './editor.ts';
+import { fieldForm } from './editor.ts';
 import { listHeading } from './lists.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
@@ -22,14 +39,14 @@ import { sendExport } from '../../plugins/responses.ts';
 import { addMembers, removeMembers } from '../../queries/crm/list-members.ts';
 import { conflict, DomainError, forbidden } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
-import { canonicalId } from '../../text/ids.ts';
+import { canonicalId, etagOf } from '../../text/ids.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import type { Transaction } from '../../database/db.ts';
 import { estimateOf, startJob } from '../../jobs/start-job.ts';
 import { planEmailVerification } from '../../jobs/verify-emails.ts';
 import { spenderOf } from '../../access/credentials.ts';
-import { createList } from '../../queries/crm/lists.ts';
+import { createList, findList } from '../../queries/crm/lists.ts';
 import type { Batch } from '../../queries/records/batches.ts';
 import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
@@ -108,17 +125,8 @@ async function neighbourLinks(request: FastifyRequest, kind: RecordKind, id: str
   const { rows } = await ask(request, kind.list, requestOf(kind, view, pageRows));
   const at = rows.findIndex((row) => row.id === id);
   if (at === -1 || rows.length === 1) return '';
-  const link = (row: ShownRecord | undefined, label: string, rel: string): Html =>
-    row
-      ? html`<a href="${pathWith(`${kind.path}/${row.id}`, { in: given })}" rel="${rel}" title="${kind.nameOf(row)}"
-          >${label}</a
-        >`
-      : '';
-  return html`<nav class="pager" aria-label="In the list">
-    !${link(rows[at - 1], '‹ Previous', 'prev')}
-    <span class="quiet">${count((view.page - 1) * pageRows + at + 1)}</span>
-    !${link(rows[at + 1], 'Next ›', 'next')}
-  </nav>`;
+  const pathOf = (row: ShownRecord | undefined) => row && pathWith(`${kind.path}/${row.id}`, { in: given });
+  return pager({ previous: pathOf(rows[at - 1]), next: pathOf(rows[at + 1]) }, 'In the list');
 }
 
 type Values = ReadonlyMap<string, Html>;
@@ -178,14 +186,14 @@ export async function records(app: FastifyInstance): Promise<void> {
   addPages(app, companyKind);
   savedViews(app);
 
-  // The lists of a contact: adds it to one by hand, or takes it out.
-  addAction(app, '/contacts/:id/lists', forMembers, async (request) => {
+  // Adds contacts to a list by hand, or takes them out.
+  addAction(app, '/contacts/lists', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const id = idOf(request, 'contact');
-    const members = { list_id: required(canonicalId(text(fields, 'list_id')), 'list'), contact_ids: [id] };
-    const isRemoval = text(fields, 'do') === 'remove';
-    await (isRemoval ? write(request, removeMembers, members) : write(request, addMembers, members));
-    return `/app/contacts/${id}?done=listed`;
+    const list_id = required(canonicalId(text(fields, 'list_id')), 'list');
+    const members = { list_id, contact_ids: idsIn(fields, 'id', maxBatchItems) };
+    const change = text(fields, 'do') === 'remove' ? removeMembers : addMembers;
+    await once<unknown>(request, (sql) => change(sql, request.caller.customerId, members));
+    return backPath(request, `/app/lists/${list_id}`);
   });
 }
 
@@ -201,8 +209,7 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
   const config = { ...forMembers.config, isLong: true, concurrent: 'exports' } as const;
   app.get(`${kind.path.replace('/app', '')}/export`, { ...forMembers, config }, async (request, reply) => {
     const format: ExportFormat = queryText(request, 'format') === 'csv' ? 'csv' : 'xlsx';
-    const { filters, order_by } = requestOf(kind, viewOf(kind, queryOf(request)), 1);
-    const asked = { ...(filters ? { filters } : {}), ...(order_by ? { order_by } : {}) };
+    const { paginate: _paginate, ...asked } = requestOf(kind, viewOf(kind, queryOf(request)), 1);
     const found = kind.exported(request.db, request.caller.customerId, asked);
     const readable = { format, fields: 'readable', isForPeople: true } as const;
     return sendExport(request, reply.header('cache-control', 'no-store'), found, readable);
@@ -212,6 +219,9 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
 const namesShown = 12;
 
 const maxCompared = 5;
+
+/** Maximum number of companies whose contacts can be shown together. A filter takes no more values. */
+const maxEmployers = 100;
 
 /**
  * Adds the pages that act on chosen records of a list. A page asks the user to confirm the number of records. It asks
@@ -224,20 +234,20 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   formRoutes(app, route, forMembers, {
     show: showChosen,
     act: async (request) => {
-      const fields = fieldsOf(request);
-      const act = actNamed(request, kind, text(fields, 'do'));
-      const rows = await findChosen(request, fields);
+      const act = actNamed(request, kind, text(choiceOf(request), 'do'));
+      const rows = await findChosen(request);
       // The form that was sent before has deleted these records, or taken all out of the list that is shown.
       const isSent = rows.length === 0 && (await sentEarlier(request)) === 'same';
-      if (isSent) return act.tone === 'danger' ? deletedPage : addressOf(path, viewOf(kind, fields), { done: 'sent' });
-      if (rows.length === 0) return `${path}?done=none`;
-      if (digestOf(rows) !== text(fields, 'digest'))
+      if (isSent && act.tone === 'danger') return deletedPage;
+      if (rows.length === 0) return backTo(request, kind, isSent ? 'sent' : 'none');
+      if (digestOf(rows) !== sentText(request, 'digest'))
         return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
       return act.run(request, rows);
     },
   });
 
-  async function findChosen(request: FastifyRequest, fields: Fields): Promise<ShownRecord[]> {
+  async function findChosen(request: FastifyRequest): Promise<ShownRecord[]> {
+    const fields = choiceOf(request);
     if (text(fields, 'all') === '') return readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems));
     const query = requestOf(kind, { ...viewOf(kind, fields), page: 1, cursor: '' }, maxBatchItems + 1);
     const { rows } = await ask(request, kind.list, query);
@@ -255,46 +265,48 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   }
 
   async function showChosen(request: FastifyRequest, { faults }: Refused): Promise<FormPage | string> {
-    const fields = givenIn(request);
-    if (text(fields, 'do') === 'merge') return compareChosen(fields);
-    const act = actNamed(request, kind, text(fields, 'do'));
-    const rows = await findChosen(request, fields);
-    if (rows.length === 0 && request.method !== 'POST') return addressOf(path, viewOf(kind, fields), { done: 'none' });
+    const fields = choiceOf(request);
+    const name = text(fields, 'do');
+    if (name === 'merge') return compareChosen(fields);
+    const rows = await findChosen(request);
+    if (rows.length === 0 && request.method !== 'POST') return backTo(request, kind, 'none');
+    if (name === 'people' && kind.object === 'companies') {
+      if (rows.length > maxEmployers) throw invalid(`choose at most ${maxEmployers} companies`);
+      return peoplePath(...rows.map(({ id }) => id));
+    }
+    const act = actNamed(request, kind, name);
+    const [title, verb] = act.words;
     return {
-      title: `${act.title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
-      body: html`!${hidden(keptOf(kind, fields, digestOf(rows)))} !${await act.controls(request, rows, faults)}
+      title: `${title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
+      body: html`!${hidden({ choice: choiceText(request), digest: digestOf(rows) })}
+        !${await act.controls(request, rows, faults)}
         <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>
-        !${buttons(act.verb, addressOf(path, viewOf(kind, fields)), 'Back', { tone: act.tone, closes: '' })}`,
+        !${buttons(verb, backTo(request, kind), 'Back', { tone: act.tone ?? '', closes: '' })}`,
       attributes: 'data-once',
       isNarrow: true,
     };
   }
 }
 
-/** Returns a hash of the records' ids, which shows whether the records are still those that the user saw. */
-const digestOf = (rows: readonly ShownRecord[]): string => {
-  const ids = rows.map(({ id }) => id).toSorted();
-  return createHash('sha256').update(ids.join()).digest('base64url');
-};
+/** Returns a hash that shows whether the records are still those that the user saw. */
+const digestOf = (rows: readonly ShownRecord[]): string => etagOf(rows.map(({ id }) => id).toSorted());
 
 const changedText = (number: number, { noun, title }: Pick<RecordKind, 'noun' | 'title'>): string =>
   `Something has changed meanwhile, and nothing is done yet. Now it is ${counted(number, noun, title.toLowerCase())}.`;
 
-const keptOf = (
-  kind: Pick<RecordKind<never>, 'controls' | 'columns' | 'schemas'>,
-  fields: Fields,
-  digest: string,
-): Record<string, string | string[]> => ({
-  ...Object.fromEntries(parametersOf(viewOf(kind, fields))),
-  ...(text(fields, 'all') === '' ? { id: idsIn(fields, 'id', maxBatchItems) } : { all: text(fields, 'all') }),
-  do: text(fields, 'do'),
-  digest,
-});
+/** Returns the address's query in which a list has named its view, the chosen records and the action. */
+const choiceText = (request: FastifyRequest): string =>
+  request.method === 'POST' ? sentText(request, 'choice') : (request.url.split('?')[1] ?? '');
+
+const choiceOf = (request: FastifyRequest): Fields => readForm(choiceText(request));
+
+/** Returns the path of the list in which records were chosen, with a message about `number` of them. */
+const backTo = (request: FastifyRequest, kind: RecordKind, done = '', number = 0): string =>
+  pathWith(addressOf(kind.path, viewOf(kind, choiceOf(request))), { done, n: number === 0 ? '' : String(number) });
 
 export interface Act<Row extends ShownRecord = ShownRecord> {
-  title: string;
-  verb: string;
-  tone: '' | 'danger';
+  words: readonly [title: string, verb: string];
+  tone?: 'danger';
   controls(request: FastifyRequest, rows: readonly Row[], faults: Faults): Promise<Html>;
   run(request: FastifyRequest, rows: readonly Row[]): Promise<string>;
 }
@@ -305,13 +317,20 @@ export interface Act<Row extends ShownRecord = ShownRecord> {
  * is not an admin
  */
 export function actNamed(request: FastifyRequest, kind: RecordKind, name: string): Act {
-  if (name === 'delete') return deletion(kind);
-  if (kind.object === 'contacts' && name === 'list') return listing;
-  if (kind.object === 'contacts' && name === 'out') return takingOut;
-  if (kind.object === 'contacts' && name === 'assign') return assignment(kind);
-  if (kind.object !== 'contacts' || name !== 'verify') throw new DomainError('not_found', 'There is no such page');
-  if (!isAdmin(request)) throw forbidden();
-  return verifying;
+  const ofContacts = {
+    list: listing,
+    out: takingOut,
+    assign: setting(kind, ['assigned_to'], 'assigned', ['Assign', 'Assign']),
+    verify: verifying,
+  };
+  const acts: Readonly<Record<string, Act>> = {
+    ...(kind.object === 'contacts' && ofContacts),
+    edit: setting(kind, kind.setTogether, 'edited', ['Edit', 'Save']),
+    delete: deletion(kind),
+  };
+  if (!Object.hasOwn(acts, name)) throw new DomainError('not_found', 'There is no such page');
+  if (name === 'verify' && !isAdmin(request)) throw forbidden();
+  return acts[name]!;
 }
 
 /** Writes all of these items, or none. Returns undefined if the form was sent before. */
@@ -323,29 +342,35 @@ function writeAll(request: FastifyRequest, kind: RecordKind, operation: 'update'
   return once(request, write);
 }
 
-const assignment = (kind: RecordKind): Act => ({
-  title: 'Assign',
-  verb: 'Assign',
-  tone: '',
-  controls: async (request, _rows, faults) => {
-    const sent: Fields = { assigned_to: request.caller.userId, ...fieldsOf(request) };
-    const { choice } = controlsFor(sent, faults);
-    return choice('assigned_to', 'Assigned to', userChoices(await usersOf(request), text(sent, 'assigned_to')));
-  },
-  run: async (request, rows) => {
-    const chosen = text(fieldsOf(request), 'assigned_to');
-    const assigned_to = chosen === '' ? null : required(canonicalId(chosen), 'user');
-    const items = rows.map(({ id }) => ({ id, assigned_to }));
-    const done = await writeAll(request, kind, 'update', items);
-    if (done === undefined) return `${kind.path}?done=sent`;
-    const told = `${kind.path}?done=assigned&n=${rows.length}`;
-    return done.some(({ status }) => status === 'updated') ? withUndo(request, told) : told;
-  },
-});
+/** Returns the action that sets some fields in all chosen records. What the form leaves empty stays as it is. */
+function setting(kind: RecordKind, names: readonly string[], told: string, words: Act['words']): Act {
+  const fields = kind.fields.filter(({ name }) => names.includes(name)).map((one) => ({ ...one, group: '', hint: '' }));
+  const { controls, bodyOf } = fieldForm({ fields, schemas: kind.schemas });
+  // A select shows a choice that it does not know as “as it is now”.
+  const selects = fields.filter(({ control }) => control === 'country' || control === 'user');
+  const stored = Object.fromEntries(selects.map(({ name }) => [name, 'various']));
+  return {
+    words,
+    controls: async (request, _rows, faults) => {
+      const sent = { ...(fields.length === 1 && { assigned_to: request.caller.userId }), ...fieldsOf(request) };
+      const form = await controls({ ...notSent, stored, sent, faults, isConflict: false }, request);
+      return html`!${when(fields.length > 1, quiet('What you leave empty stays as it is.'))} !${form}`;
+    },
+    run: async (request, rows) => {
+      const { body } = await bodyOf(request, stored);
+      if (Object.keys(body).length === 0) throw invalid('give at least one value');
+      requireValid(kind.schemas.patch, body);
+      const items = rows.map(({ id }) => ({ id, ...body }));
+      const done = await writeAll(request, kind, 'update', items);
+      if (done === undefined) return backTo(request, kind, 'sent');
+      const back = backTo(request, kind, told, rows.length);
+      return done.some(({ status }) => status === 'updated') ? withUndo(request, back) : back;
+    },
+  };
+}
 
 const deletion = (kind: RecordKind): Act => ({
-  title: 'Delete',
-  verb: 'Delete',
+  words: ['Delete', 'Delete'],
   tone: 'danger',
   controls: async () =>
     kind.object === 'contacts'
@@ -356,7 +381,7 @@ const deletion = (kind: RecordKind): Act => ({
       throw invalid(`only an admin deletes more than ${memberDeletes} at once`);
     const items = rows.map(({ id }) => ({ id }));
     const done = await writeAll(request, kind, 'delete', items);
-    return done === undefined ? deletedPage : withUndo(request, `${kind.path}?done=deleted&n=${rows.length}`);
+    return done === undefined ? deletedPage : withUndo(request, backTo(request, kind, 'deleted', rows.length));
   },
 });
 
@@ -364,20 +389,25 @@ const deletion = (kind: RecordKind): Act => ({
 export const deletedPage = '/app/deleted';
 
 const listing: Act<ContactDetail> = {
-  title: 'Add to a list:',
-  verb: 'Add to the list',
-  tone: '',
+  words: ['Add to a list:', 'Add to the list'],
   controls: async (request, _rows, faults) => listControls(request, faults),
   run: async (request, rows) => {
     const contact_ids = rows.map(({ id }) => id);
-    const list = await once(request, async (sql) => {
+    const added = await once(request, async (sql) => {
       const list_id = await chosenList(request, sql);
-      await addMembers(sql, request.caller.customerId, { list_id, contact_ids });
-      return list_id;
+      const { ids } = await addMembers(sql, request.caller.customerId, { list_id, contact_ids });
+      return pathWith(`/app/lists/${list_id}`, toldOf('added', ids));
     });
-    return list === undefined ? '/app/lists?done=sent' : `/app/lists/${list}?done=added`;
+    return added ?? '/app/lists?done=sent';
   },
 };
+
+/** Returns the parameters of a message about new or former members of a list, which offers to undo it for a few. */
+const toldOf = (done: string, ids: readonly string[]) => ({
+  done,
+  n: String(ids.length),
+  were: ids.length > memberDeletes ? '' : ids.join('.'),
+});
 
 /** Returns true if a form chooses a list or names a new one. */
 export const namesList = (fields: Fields): boolean =>
@@ -421,24 +451,24 @@ export async function chosenList(request: FastifyRequest, sql: Transaction, sour
   return chosenListId(fields) ?? (await createList(sql, customerId, userId, body, source)).id;
 }
 
+const listIn = (request: FastifyRequest): string => required(canonicalId(text(choiceOf(request), 'list')), 'list');
+
 const takingOut: Act = {
-  title: 'Take out of the list:',
-  verb: 'Take out',
-  tone: '',
-  controls: async () =>
-    html`<p>They leave the list and stay contacts. Those that match its rules stay in the list.</p>`,
+  words: ['Take out of the list:', 'Take out'],
+  controls: async (request) => {
+    const list = required(await ask(request, findList, listIn(request)), 'list');
+    const byRules = when(list.rules.length > 0, ' Those that match its rules stay in the list.');
+    return html`<p>They leave <strong>${list.name}</strong> and stay contacts.!${byRules}</p>`;
+  },
   run: async (request, rows) => {
-    const list_id = required(canonicalId(text(fieldsOf(request), 'list')), 'list');
-    const members = { list_id, contact_ids: rows.map(({ id }) => id) };
-    const done = await once(request, (sql) => removeMembers(sql, request.caller.customerId, members));
-    return `/app/lists/${list_id}?${done ? `done=out&n=${done.removed}` : 'done=sent'}`;
+    const members = { list_id: listIn(request), contact_ids: rows.map(({ id }) => id) };
+    const out = await once(request, (sql) => removeMembers(sql, request.caller.customerId, members));
+    return out ? pathWith(backTo(request, contactKind), toldOf('out', out.ids)) : backTo(request, contactKind, 'sent');
   },
 };
 
 const verifying: Act<ContactDetail> = {
-  title: 'Verify',
-  verb: 'Verify now',
-  tone: '',
+  words: ['Verify', 'Verify now'],
   controls: async ({ db, caller, server }, rows) => {
     const spender = spenderOf(caller);
     const price = await db.transaction(async (sql) => {

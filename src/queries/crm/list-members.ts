@@ -27,19 +27,20 @@ interface ManualMembers {
 
 /**
  * Adds contacts to a list by hand. They are then members even if they do not match the list's rules.
- * @returns `added`: number of new members; `already_members`: number of contacts that were members before
+ * @returns `ids`: contacts that were not in the list by hand; `added`: number of new members; `already_members`: number
+ * of contacts that were members before
  * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
 export async function addMembers(
   sql: Transaction,
   customerId: string,
   body: ManualMembers,
-): Promise<{ added: number; already_members: number }> {
+): Promise<{ ids: string[]; added: number; already_members: number }> {
   const { rules, contactIds } = await lockListAndContacts(sql, customerId, body);
   const matching = await findMatching(sql, customerId, rules, contactIds);
-  const added = await addToLists(sql, customerId, { list_ids: [body.list_id], contact_ids: contactIds });
-  const members = added.filter((id) => !matching.has(id)).length;
-  return { added: members, already_members: contactIds.length - members };
+  const ids = await addToLists(sql, customerId, { list_ids: [body.list_id], contact_ids: contactIds });
+  const members = ids.filter((id) => !matching.has(id)).length;
+  return { ids, added: members, already_members: contactIds.length - members };
 }
 
 async function findMatching(
@@ -83,21 +84,22 @@ export async function addToLists(
 
 /**
  * Removes contacts from a list to which they were added by hand. Contacts that match the list's rules stay members.
- * @returns `removed`: number of contacts that had been added by hand
+ * @returns the ids of the contacts that had been added by hand
  * @throws DomainError `not_found` with the JSON pointer of every unknown id
  */
 export async function removeMembers(
   sql: Transaction,
   customerId: string,
   body: ManualMembers,
-): Promise<{ removed: number }> {
+): Promise<{ ids: string[] }> {
   const { contactIds } = await lockListAndContacts(sql, customerId, body);
-  const { count } = await sql`
+  const rows = await sql<{ id: string }[]>`
     delete from list_members
     where customer_id = ${customerId}
       and list_id = ${body.list_id}
-      and contact_id = any(${contactIds}::uuid[])`;
-  return { removed: count };
+      and contact_id = any(${contactIds}::uuid[])
+    returning contact_id as id`;
+  return { ids: rows.map(({ id }) => id) };
 }
 
 async function lockListAndContacts(
