@@ -13,8 +13,9 @@ import { forMembers, addPage, addAction, withUndo, formRoutes, backPath, type Fo
 import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf } from '../base/requests.ts';
 import { ask, givenIn, notSent, requireCurrent, passing, sentText, type Fields } from '../base/requests.ts';
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
-import { counted, someNames, type Html, type Column } from '../base/html.ts';
-import { companyKind, contactKind, readInOrder, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
+import { counted, type Html, type Column } from '../base/html.ts';
+import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
+import type { FormField, RecordKind, ShownRecord } from './kinds.ts';
 import { usersOf, formText } from './editor.ts';
 import { valueOf } from './records.ts';
 
@@ -201,7 +202,13 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
   const byId = new Map((await readInOrder(request, kind, ids)).map((row) => [row.id, row]));
   const shown = some.map(async (group): Promise<ShownGroup[]> => {
     const living = group.ids.flatMap((id) => byId.get(id) ?? []);
-    const names = someNames(living.map(kind.nameOf), maxNamesShown, Math.max(living.length, group.count));
+    const lines = living.slice(0, maxNamesShown).map((row) => {
+      const about = html`<span class="quiet">${aboutOf(kind, row)}</span>`;
+      const name = link(kind.nameOf(row), `${kind.path}/${row.id}`);
+      return html`<span class="line"><strong>!${name}</strong> !${about}</span>`;
+    });
+    const left = Math.max(living.length, group.count) - lines.length;
+    const names = html`!${lines} !${when(left > 0, html`<span class="quiet">and ${count(left)} more</span>`)}`;
     return living.length < 2 ? [] : [{ ...group, names, isEqual: await areEqual(kind, living) }];
   });
   return (await Promise.all(shown)).flat();
@@ -303,7 +310,7 @@ const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).
 
 async function describeCompanies(request: FastifyRequest, rows: readonly ShownRecord[]): Promise<Map<string, string>> {
   const found = await search(request, findCompanies, rows.map(companyOf).filter(Boolean));
-  return new Map(found.map((one) => [one.id, [one.domain, one.location_locality].filter(Boolean).join(', ')]));
+  return new Map(found.map((one) => [one.id, aboutOf(companyKind, one)]));
 }
 
 const unitedFields = new Set(['other_emails', 'phone_numbers']);
