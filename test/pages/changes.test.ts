@@ -124,6 +124,20 @@ test('a change that was taken back is offered to be taken back again only after 
   expect(undone.body).not.toContain('/undo');
 });
 
+test('a change whose undo was undone thousands of times is shown, and as taken back by its last undo', async () => {
+  const id = await make(customer, '/contacts', contactBody());
+  const { headers } = await customer.patch(`/contacts/${id}`, { job_title: 'Baker' });
+  const change = headers['x-change-id'] as string;
+  await app.owner`
+    with undos as (select n, uuidv7(n * interval '1 ms') as id from generate_series(0, 3000) n)
+    insert into jobs
+      (customer_id, id, type, status, sync_crm, pool, total, cost, succeeded, reserved, started_at, finished_at, request)
+    select ${customer.id}, id, 'undo', 'COMPLETED', true, 'subscription', 1, 0, 1, 0, now(), now(),
+      jsonb_build_object('undo_of', coalesce(lag(id) over (order by n), ${change}::uuid))
+    from undos`;
+  expect(textOf(await admin.get(`/app/changes/${change}`))).toContain('Taken back');
+});
+
 test('a change that created more than 100 records is taken back by admins only', async () => {
   const member = await visitorOf(app.fastify, customer.id, 'member');
   const create = async (number: number) => {

@@ -89,6 +89,7 @@ export interface TakenBack {
  * @param recordId counts only what they have done with this record
  */
 export async function findTakenBack(sql: Queryable, customerId: string, ids: readonly string[], recordId?: string) {
+  // `offset 0` keeps the look-up of the undos of each one. Without it, the planner may read all undos for each.
   const undos = await sql<TakenBack[]>`
     with recursive undos (id) as (
       select id
@@ -99,10 +100,14 @@ export async function findTakenBack(sql: Queryable, customerId: string, ids: rea
       union
       select j.id
       from undos
-      join jobs j
-        on j.customer_id = ${customerId}::uuid
-        and j.type = 'undo'
-        and j.request ->> 'undo_of' = undos.id::text
+      cross join lateral (
+        select id
+        from jobs
+        where customer_id = ${customerId}::uuid
+          and type = 'undo'
+          and request ->> 'undo_of' = undos.id::text
+        offset 0
+      ) j
     )
     select
       id,
@@ -117,9 +122,13 @@ export async function findTakenBack(sql: Queryable, customerId: string, ids: rea
     join undos using (id)
     where customer_id = ${customerId}::uuid
     order by id desc`;
-  const standing = ({ id, records }: TakenBack): number =>
-    undos.reduce((left, one) => left - (one.undo_of === id ? standing(one) : 0), records);
-  return undos.map((one): TakenBack => ({ ...one, records: Math.max(0, standing(one)) }));
+  // An undo is later than what it takes back.
+  const takenBack = new Map<string, number>();
+  return undos.map((one): TakenBack => {
+    const records = Math.max(0, one.records - (takenBack.get(one.id) ?? 0));
+    takenBack.set(one.undo_of, (takenBack.get(one.undo_of) ?? 0) + records);
+    return { ...one, records };
+  });
 }
 
 const hasWritten = (sql: Queryable, customerId: string, recordId: string) => sql`
