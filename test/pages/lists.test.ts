@@ -50,7 +50,7 @@ test('the page of a list is the table of contacts, in which its contacts are sea
   expectPage(await open(), 200, /Guests .* Nobody yet/);
   const [ada] = await Promise.all([contact({ list_ids: [list.id] }), contact({ list_ids: [list.id] }), contact()]);
   const page = await open();
-  expectPage(page, 200, /Guests .* 2 contacts .* Take out of list/);
+  expectPage(page, 200, /Guests .* 2 contacts .* Add to a list Take out Assign/);
   expect(page.body).toMatch(/aria-current="page">Lists</);
   expectPage(await open('?search=nobody'), 200, /Guests .* No contact matches/);
   const number = async () => (await customer.get(`/list-contact/${list.id}`)).body.contacts_count;

@@ -308,7 +308,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'owner', head: 'Owner', cell: owner, ...optional },
     ...serviceColumns,
   ],
-  acts: { list: 'Add to a list', out: 'Take out of list', assign: 'Assign', edit: 'Edit', verify: 'Verify' },
+  acts: { list: 'Add to a list', out: 'Take out', assign: 'Assign', edit: 'Edit', verify: 'Verify' },
   setTogether: ['company', 'job_title', 'industry', 'location_locality', 'location_country'],
   nameOf: nameOfContact,
   about: ({ work_email, company: { company_name } }) => [work_email, company_name],
