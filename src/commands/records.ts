@@ -1,7 +1,8 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Transaction } from '../database/db.ts';
-import { findEnriched, planEnrichment, toEnrichEstimate } from '../jobs/enrichment.ts';
-import { estimateOf, startJob } from '../jobs/start-job.ts';
+import { toEnrichEstimate } from '../jobs/enrichment.ts';
+import { estimateJob, prepareJob } from '../jobs/job-types.ts';
+import { startJob } from '../jobs/start-job.ts';
 import { requireCustomer } from '../queries/accounts/customers.ts';
 import { exportCompanies } from '../queries/crm/companies.ts';
 import { exportContacts } from '../queries/crm/contacts.ts';
@@ -152,7 +153,7 @@ interface EnrichOptions {
 function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
   if (yes && options.maxCredits === undefined) throw new UsageError('--yes needs --max-credits');
   if (options.list && options.ids) throw new UsageError('give --list or --ids, not both');
-  return withServices(async ({ db: all, config }) => {
+  return withServices(async ({ db: all, config, catalog }) => {
     const { id: customerId } = await all.transaction((sql) => requireCustomer(sql, options.customer));
     const db = all.for({ customerId }, 'command');
     const { list, ids, fields, overwrite = false } = options;
@@ -162,12 +163,11 @@ function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | Jo
       overwrite,
       max_credits: options.maxCredits ?? maxCredits,
     };
-    const contacts = await findEnriched(db, customerId, body);
-    const plan = planEnrichment(config, body, contacts);
+    const services = { db, catalog, caller: { customerId }, server: { config } };
     const spender = { customerId, apiKeyId: null };
-    return db.transaction<EnrichEstimate | JobStarted>(async (sql) =>
-      yes ? startJob(sql, spender, plan) : toEnrichEstimate(await estimateOf(sql, spender, plan)),
-    );
+    if (!yes) return toEnrichEstimate(await estimateJob('enrich_contacts', services, spender, body));
+    const plan = await prepareJob('enrich_contacts', services, body);
+    return db.transaction(async (sql) => startJob(sql, spender, await plan(sql, spender)));
   });
 }
 

@@ -1,3 +1,4 @@
+import type { Spender } from '../access/credentials.ts';
 import type { Config } from '../process/config.ts';
 import type { Database, Transaction } from '../database/db.ts';
 import { conflict, missingReferences, validationFailed } from '../errors.ts';
@@ -7,7 +8,8 @@ import { readIds } from '../queries/crm/record-pages.ts';
 import { findContactIds } from '../queries/records/deferred-writes.ts';
 import { enrichedFields, maxEnriched, type EnrichContacts, type EnrichEstimate } from '../schemas/clean-data.ts';
 import type { Estimate, ItemReason } from '../schemas/jobs.ts';
-import { maxWithin, toInputs, priceOf, takeOpenInputs, type JobCode, type Plan } from './start-job.ts';
+import { maxWithin, toInputs, priceOf, takeOpenInputs } from './start-job.ts';
+import type { JobCode, Plan, PlanServices } from './start-job.ts';
 import { matchPeople, type Match, type MatchQuery } from '../catalog/matching.ts';
 import { countryCodes, type CountryCodes } from '../files/phones.ts';
 import { lockAndFindSuppressed } from '../queries/jobs/privacy.ts';
@@ -20,16 +22,13 @@ import type { Prospect } from '../schemas/prospects.ts';
 import { completedUpTo, type JobBatch } from './turns.ts';
 import { completeUnlocks, settleUnlocks } from './unlocks.ts';
 
-type Costs = Pick<Config, 'UNLOCK_COST'>;
-
 /**
  * Returns the distinct ids of the contacts that a request selects by ids or by filters.
  * @throws DomainError `validation_failed` if the request has both or neither; `not_found` with one fault for each
  * unknown id; `conflict` if more than `maxEnriched` contacts match
  */
-export async function findEnriched(
-  db: Database,
-  customerId: string,
+async function findEnriched(
+  { db, caller: { customerId } }: PlanServices,
   { contact_ids: ids, filters }: EnrichContacts,
 ): Promise<string[]> {
   if (ids === undefined && filters === undefined)
@@ -53,11 +52,13 @@ async function findMatching(db: Database, customerId: string, filters: EnrichCon
   return found;
 }
 
-export function planEnrichment(
-  { UNLOCK_COST: cost }: Costs,
+async function planEnrichment(
+  _sql: Transaction,
+  _spender: Spender,
+  { UNLOCK_COST: cost }: Config,
   { fields = [...enrichedFields], overwrite = false, max_credits }: EnrichContacts,
   ids: readonly string[],
-): Plan {
+): Promise<Plan> {
   const request = { fields: [...new Set(fields)], overwrite };
   const [total, reserved] = [ids.length, maxWithin(cost, ids.length, max_credits)];
   const inputs = toInputs(ids, (item) => ({ item }));
@@ -278,11 +279,7 @@ function resultsOf(
 const resultOf = ({ prospect: { _id: prospect_id }, changed }: Enrichment) => ({ prospect_id, changed });
 
 export const enrichment: JobCode = {
-  start: {
-    find: ({ db, caller }, body: EnrichContacts) => findEnriched(db, caller.customerId, body),
-    plan: async (_sql, _spender, config, body: EnrichContacts, ids: string[]) => planEnrichment(config, body, ids),
-    toEstimate: toEnrichEstimate,
-  },
+  start: { find: findEnriched, plan: planEnrichment, toEstimate: toEnrichEstimate },
   batch: enrichContacts,
   // The retry reserves at most what the first job reserved and did not spend.
   remaining: async (sql, job, to) => {

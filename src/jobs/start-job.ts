@@ -51,7 +51,8 @@ export const maxWithin = (cost: number, people: number, maxCredits: number): num
   cost === 0 ? 0 : Math.min(people, Math.floor(maxCredits / cost)) * cost;
 
 export interface Plan extends Omit<NewJob, 'api_key_id'> {
-  inputs: JobInput[];
+  /** The inputs, or a function that stores them and returns the size of the job, which is known only then. */
+  inputs: JobInput[] | ((sql: Transaction, jobId: string) => Promise<Sizes>);
   matches: number;
   /** Number of records that the job writes at most. Default: `total`. */
   records?: number;
@@ -71,42 +72,23 @@ export async function startJob(
   spender: Spender,
   { inputs, ...given }: Omit<Plan, 'matches' | 'records'>,
 ): Promise<JobStarted> {
-  const job = await insertJob(sql, spender.customerId, { ...given, api_key_id: spender.apiKeyId });
-  if (inputs.length > 0) await insertInputs(sql, spender.customerId, job.id, inputs);
-  await enqueue(sql, spender, given, job.id);
+  const { customerId, apiKeyId, maxCredits } = spender;
+  const { type } = given;
+  let { reserved } = given;
+  const job = await insertJob(sql, customerId, { ...given, api_key_id: apiKeyId });
+  if (typeof inputs === 'function') {
+    const sizes = await inputs(sql, job.id);
+    await setJobTotal(sql, customerId, job.id, sizes);
+    ({ reserved } = sizes);
+  } else if (inputs.length > 0) await insertInputs(sql, customerId, job.id, inputs);
+  await enqueueTurn(sql, queueOf(type), customerId);
+  await reserveCredits(sql, customerId, job.id, { pool: poolOf(type), amount: reserved, apiKeyId, maxCredits });
   return job;
 }
 
 type Sizes = Pick<NewJob, 'total' | 'reserved'>;
 
-/**
- * Starts a job like `startJob`, but its size is known only after its inputs are stored.
- * @param storeInputs stores the inputs and returns the size
- * @throws TooExpensive
- */
-export async function startUnsizedJob(
-  sql: Transaction,
-  spender: Spender,
-  given: Omit<NewJob, 'api_key_id' | 'total' | 'reserved'>,
-  storeInputs: (jobId: string) => Promise<Sizes>,
-): Promise<JobStarted> {
-  const unsized = { ...given, total: 0, reserved: 0, api_key_id: spender.apiKeyId };
-  const job = await insertJob(sql, spender.customerId, unsized);
-  const sizes = await storeInputs(job.id);
-  await setJobTotal(sql, spender.customerId, job.id, sizes);
-  await enqueue(sql, spender, { ...given, ...sizes }, job.id);
-  return job;
-}
-
-async function enqueue(
-  sql: Transaction,
-  { customerId, apiKeyId, maxCredits }: Spender,
-  { type, reserved }: Pick<NewJob, 'type' | 'reserved'>,
-  jobId: string,
-): Promise<void> {
-  await enqueueTurn(sql, queueOf(type), customerId);
-  await reserveCredits(sql, customerId, jobId, { pool: poolOf(type), amount: reserved, apiKeyId, maxCredits });
-}
+export const unsized: Sizes = { total: 0, reserved: 0 };
 
 /**
  * Converts the items of a request to job inputs, numbered from 1. Marks an input as duplicate if an earlier one has the
@@ -143,9 +125,15 @@ export interface JobCode {
   remaining(sql: Transaction, job: Locked<JobRow>, retryId: string): Promise<Sizes>;
 }
 
+/** What a plan needs of a request. */
+export interface PlanServices extends Pick<FastifyRequest, 'db' | 'catalog'> {
+  caller: { customerId: string };
+  server: { config: Config };
+}
+
 export interface JobStart<Body = unknown, Found = unknown> {
   /** Finds what the plan needs, before the transaction. */
-  find?(request: Pick<FastifyRequest, 'db' | 'catalog' | 'caller'>, body: Body): Promise<Found>;
+  find?(services: PlanServices, body: Body): Promise<Found>;
   plan(sql: Transaction, spender: Spender, config: Config, body: Body, found: Found): Promise<Plan>;
   toEstimate?(estimate: Estimate): object;
 }

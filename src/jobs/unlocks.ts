@@ -94,10 +94,8 @@ export async function completeUnlocks(context: JobContext, job: WorkingJob): Pro
 
 type Costs = Pick<Config, 'UNLOCK_COST'>;
 
-export const searchOf = (
-  customerId: string,
-  { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>,
-): Search => toSearch(customerId, { filters, ...(order_by === undefined ? {} : { order_by }) });
+const searchOf = (customerId: string, { filters, order_by }: Pick<UnlockContacts, 'filters' | 'order_by'>): Search =>
+  toSearch(customerId, { filters, ...(order_by === undefined ? {} : { order_by }) });
 
 /**
  * Plans a job that unlocks the first prospects that match the filters.
@@ -149,7 +147,7 @@ async function destinationOf(
   return { lists: known.length > 0 ? { list_ids: known } : {}, sync_crm: sync_crm || known.length > 0 };
 }
 
-export const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
+const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
   catalog.find([...new Set(ids)]);
 
 /** Returns the prospects with these ids that the catalog has. Returns none if the catalog does not respond. */

@@ -7,7 +7,7 @@ import { sinceNow, sinceOfJob, type ContactVerification } from '../queries/crm/e
 import { countListAddresses, insertListInputs } from '../queries/crm/list-emails.ts';
 import { requireReferences } from '../queries/records/references.ts';
 import { poolOf, type Estimate, type JobStarted, type VerifyEmail, type VerifyList } from '../schemas/jobs.ts';
-import { startUnsizedJob, takeOpenInputs, toInputs, type JobCode, type Plan } from './start-job.ts';
+import { startJob, takeOpenInputs, toInputs, unsized, type JobCode, type Plan } from './start-job.ts';
 import { findDuplicateInputs, findNextEmails, type EmailInput, type JobInput } from '../queries/jobs/runs.ts';
 import { reuseHoursOf, setWaiting, type JobRow, type NewResult, type Reusing } from '../queries/jobs/jobs.ts';
 import type { Verification } from '../schemas/verification.ts';
@@ -26,7 +26,7 @@ const reuseHours = ({ VERIFY_REUSE_HOURS }: Settings, { fresh = false }: { fresh
  * result are free.
  * @throws DomainError `not_found` with one fault for each unknown contact
  */
-export async function planEmailVerification(
+async function planEmailVerification(
   sql: Transaction,
   { customerId }: Spender,
   settings: Settings,
@@ -66,10 +66,11 @@ export function startListVerification(
   const cost = settings.VERIFY_COST;
   const hours = reuseHours(settings, body);
   const request = { list_id: listId, reuse_hours: hours } satisfies Reusing & { list_id: string };
-  return startUnsizedJob(sql, spender, { type: 'verify_list', sync_crm: true, request, cost }, async (jobId) => {
+  const inputs = async (_sql: Transaction, jobId: string) => {
     const total = await insertListInputs(sql, spender.customerId, jobId, listId);
     return { total, reserved: (total - (await countReusable(sql, spender.customerId, jobId, hours))) * cost };
-  });
+  };
+  return startJob(sql, spender, { type: 'verify_list', sync_crm: true, request, cost, ...unsized, inputs });
 }
 
 export async function estimateListVerification(

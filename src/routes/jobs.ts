@@ -3,8 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { spenderOf, type Caller } from '../access/credentials.ts';
 import type { Transaction } from '../database/db.ts';
-import { jobCode } from '../jobs/job-types.ts';
-import { cancelJob, estimateOf, startJob, type JobStart } from '../jobs/start-job.ts';
+import { jobCode, prepareJob, type Planner } from '../jobs/job-types.ts';
+import { cancelJob, estimateOf, startJob } from '../jobs/start-job.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { requireJobView, listItems, listJobs } from '../queries/jobs/jobs.ts';
 import * as schemas from '../schemas/jobs.ts';
@@ -30,7 +30,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         { body, response },
         { access, limit: 'jobs', idempotent: true, mayNeedApproval: true },
       ),
-      (request, reply) => startOrEstimate(request, reply, start),
+      (request, reply) => startOrEstimate(type, start.toEstimate, request, reply),
     );
   }
 
@@ -95,25 +95,25 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 export default serviceJobs;
 
 function startOrEstimate(
+  type: schemas.JobType,
+  toEstimate: (estimate: schemas.Estimate) => object = (estimate) => estimate,
   request: FastifyRequest,
   reply: FastifyReply,
-  { find, plan, toEstimate = (estimate) => estimate }: JobStart,
 ): Promise<FastifyReply> {
   const body = request.body as { dry_run?: boolean; max_credits?: number };
   const spender = spenderOf(request.caller, body.max_credits);
-  const planned = (sql: Transaction, found: unknown) => plan(sql, spender, request.server.config, body, found);
-  const size = async (sql: Transaction, found: unknown) => {
-    const { reserved: credits, total, records = total } = await planned(sql, found);
+  const size = async (sql: Transaction, plan: Planner) => {
+    const { reserved: credits, total, records = total } = await plan(sql, spender);
     return { credits, records };
   };
-  return request.server.once<unknown>(
+  return request.server.once<Planner>(
     request,
     reply,
-    async (sql, found) => {
-      const job = await planned(sql, found);
+    async (sql, plan) => {
+      const job = await plan(sql, spender);
       return body.dry_run ? toEstimate(await estimateOf(sql, spender, job)) : startJob(sql, spender, job);
     },
-    { prepare: async () => find?.(request, body), size: body.dry_run ? undefined : size },
+    { prepare: () => prepareJob(type, request, body), size: body.dry_run ? undefined : size },
   );
 }
 

@@ -18,8 +18,8 @@ import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from
 import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, savedTexts, isPreview, usersOf, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
-import { findEnriched, planEnrichment } from '../../jobs/enrichment.ts';
-import { estimateOf, startJob } from '../../jobs/start-job.ts';
+import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
+import { startJob } from '../../jobs/start-job.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
 import { fieldType } from '../../schemas/filters.ts';
@@ -107,11 +107,9 @@ export async function lists(app: FastifyInstance): Promise<void> {
     about: requireList,
     title: 'Enrich the list',
     text: async ({ id, name }, request) => {
-      const { db, caller } = request;
       const sent = fieldsOf(request);
       const body = { filters: { list_id: id }, max_credits: maxCredits };
-      const plan = planEnrichment(app.config, body, await ask(request, findEnriched, body));
-      const price = await db.transaction((sql) => estimateOf(sql, spenderOf(caller), plan));
+      const price = await estimateJob('enrich_contacts', request, spenderOf(request.caller), body);
       const max_credits = text(sent, 'max_credits') || String(Math.min(price.cost, price.available));
       const { input } = controlsFor({ max_credits }, {});
       const hint = 'Credits. When they are used up, the rest is left out.';
@@ -131,8 +129,9 @@ export async function lists(app: FastifyInstance): Promise<void> {
       const [overwrite, max_credits] = [text(sent, 'overwrite') === '1', integer(sent, 'max_credits')];
       const body = { filters: { list_id: id }, overwrite, max_credits };
       requireValid(EnrichContacts, body);
-      const plan = planEnrichment(app.config, body, await ask(request, findEnriched, body));
-      return jobPath(await once(request, (sql) => startJob(sql, spenderOf(request.caller), plan)));
+      const spender = spenderOf(request.caller);
+      const plan = await prepareJob('enrich_contacts', request, body);
+      return jobPath(await once(request, async (sql) => startJob(sql, spender, await plan(sql, spender))));
     },
   });
 }

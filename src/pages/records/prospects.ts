@@ -15,10 +15,9 @@ import { forMembers, forAdmins, addPage, formRoutes, jobPath, type Page, type Fo
 import { cursorPager, filters, formFaults, select, tick, hidden, textInput } from '../base/forms.ts';
 import { when, empty, table, pathWith, linkButton, html, bullets, count, counted } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
-import { spenderOf, type Spender } from '../../access/credentials.ts';
-import type { Transaction } from '../../database/db.ts';
-import { estimateOf, startJob } from '../../jobs/start-job.ts';
-import { findChosen, findChosenIfUp, searchOf, planSelectedUnlock, planUnlock } from '../../jobs/unlocks.ts';
+import { spenderOf } from '../../access/credentials.ts';
+import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
+import { startJob } from '../../jobs/start-job.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { chosenList, listControls, namesList } from './records.ts';
 import { chooserBox, chooserForm, pageRows } from './record-list.ts';
@@ -208,39 +207,39 @@ function unlocking(app: FastifyInstance): void {
     show: showUnlock,
     act: async (request) => {
       const fields = fieldsOf(request);
-      const bodies = await bodiesOf(fields);
-      const fault = faultOf(bodies);
+      const unlock = await unlockOf(fields);
+      const fault = faultOf(unlock);
       if (fault) return fault;
-      const planFor = await planner(request, bodies, findChosenIfUp);
+      const plan = await prepareJob(unlock.type, request, unlock.body);
       const payer = payerOf(request);
       const job = await once(request, async (sql) => {
         const list = namesList(fields) ? await chosenList(request, sql, 'PROSPECT') : undefined;
-        const plan = await planFor(sql, payer, list === undefined ? {} : { list_ids: [list] });
-        return { ...(await startJob(sql, payer, plan)), list };
+        const planned = await plan(sql, payer, list === undefined ? {} : { list_ids: [list] });
+        return { ...(await startJob(sql, payer, planned)), list };
       });
       return jobPath(job, { list: job?.list });
     },
   });
 
-  function faultOf({ first, chosen }: Bodies): Refused | undefined {
-    if (first ? compile(UnlockContacts).isValid(first) : compile(UnlockSelectedContacts).isValid(chosen))
-      return undefined;
+  function faultOf({ type, body }: Unlock): Refused | undefined {
+    if (compile(schemaOf[type]).isValid(body)) return undefined;
     const isNumber =
-      Number.isInteger(first?.total_records) && first!.total_records >= 1 && first!.total_records <= 10_000;
+      type === 'unlock_contacts' && compile(UnlockContacts.properties.total_records).isValid(body.total_records);
     const text = isNumber ? 'Search for less: a filter has too many values.' : 'Give a number from 1 to 10,000.';
-    return { faults: { '': first ? text : 'Choose some prospects first.' }, status: 400 };
+    return { faults: { '': type === 'unlock_contacts' ? text : 'Choose some prospects first.' }, status: 400 };
   }
 
   async function showUnlock(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
     const fields = givenIn(request);
     const view = viewOf(fields);
-    const bodies = await bodiesOf(fields);
-    const { first, chosen } = bodies;
-    const fault = faultOf(bodies);
-    const price = fault ? undefined : await estimate(request, bodies);
-    const makesContacts = request.method !== 'POST' || (first ?? chosen)!.sync_crm === true;
-    const number = first ? Math.min(first.total_records, price?.matches ?? 0) : (price?.matches ?? 0);
-    const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: chosen?.ids ?? [] };
+    const unlock = await unlockOf(fields);
+    const { type, body } = unlock;
+    const fault = faultOf(unlock);
+    const price = fault ? undefined : await estimateJob(type, request, spenderOf(request.caller), body);
+    const makesContacts = request.method !== 'POST' || body.sync_crm === true;
+    const { total_records = Infinity, ids = [] } = body as Partial<UnlockContacts & UnlockSelectedContacts>;
+    const number = Math.min(total_records, price?.matches ?? 0);
+    const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: ids };
     const controls =
       price &&
       html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
@@ -258,32 +257,18 @@ function unlocking(app: FastifyInstance): void {
       isNarrow: true,
     };
   }
-
-  async function estimate(request: FastifyRequest, bodies: Bodies) {
-    const planFor = await planner(request, bodies, findChosen);
-    const spender = spenderOf(request.caller);
-    return request.db.transaction(async (sql) => estimateOf(sql, spender, await planFor(sql, spender)));
-  }
-
-  /** Asks the catalog for what an unlock would take. Returns a function that plans it in a transaction. */
-  async function planner({ caller, catalog }: FastifyRequest, { first, chosen }: Bodies, find: typeof findChosen) {
-    const matches = first ? await catalog.count(searchOf(caller.customerId, first)) : 0;
-    const known = chosen ? await find(catalog, chosen.ids) : [];
-    return (sql: Transaction, payer: Spender, lists: { list_ids?: string[] } = {}) =>
-      first
-        ? planUnlock(sql, payer, app.config, { ...first, ...lists }, matches)
-        : planSelectedUnlock(sql, payer, app.config, { ...chosen!, ...lists }, known);
-  }
 }
 
-interface Bodies {
-  first?: UnlockContacts | undefined;
-  chosen?: UnlockSelectedContacts | undefined;
-}
+const schemaOf = { unlock_contacts: UnlockContacts, unlock_selected_contacts: UnlockSelectedContacts };
 
-async function bodiesOf(fields: Fields): Promise<Bodies> {
+type Unlock =
+  | { type: 'unlock_contacts'; body: UnlockContacts }
+  | { type: 'unlock_selected_contacts'; body: UnlockSelectedContacts };
+
+async function unlockOf(fields: Fields): Promise<Unlock> {
   const sync_crm = text(fields, 'sync_crm') === '1';
-  if (text(fields, 'do') !== 'first') return { chosen: { ids: idsIn(fields, 'id', maxChosen), sync_crm } };
+  if (text(fields, 'do') !== 'first')
+    return { type: 'unlock_selected_contacts', body: { ids: idsIn(fields, 'id', maxChosen), sync_crm } };
   const filters = await filtersOf(viewOf(fields));
-  return { first: { filters, total_records: integer(fields, 'number'), sync_crm } };
+  return { type: 'unlock_contacts', body: { filters, total_records: integer(fields, 'number'), sync_crm } };
 }

@@ -43,8 +43,8 @@ import { canonicalId, etagOf } from '../../text/ids.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import type { Transaction } from '../../database/db.ts';
-import { estimateOf, startJob } from '../../jobs/start-job.ts';
-import { planEmailVerification } from '../../jobs/verify-emails.ts';
+import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
+import { startJob } from '../../jobs/start-job.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { createList, findList } from '../../queries/crm/lists.ts';
 import type { Batch } from '../../queries/records/batches.ts';
@@ -469,12 +469,9 @@ const takingOut: Act = {
 
 const verifying: Act<ContactDetail> = {
   words: ['Verify', 'Verify now'],
-  controls: async ({ db, caller, server }, rows) => {
-    const spender = spenderOf(caller);
-    const price = await db.transaction(async (sql) => {
-      const plan = await planEmailVerification(sql, spender, server.config, { emails: emailsOf(rows) });
-      return estimateOf(sql, spender, plan);
-    });
+  controls: async (request, rows) => {
+    const body = { emails: emailsOf(rows) };
+    const price = await estimateJob('verify_email', request, spenderOf(request.caller), body);
     return html`<p>
         Checks ${counted(price.matches, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the
         contacts. Those that were checked within the last day are free.
@@ -482,13 +479,9 @@ const verifying: Act<ContactDetail> = {
       !${priceOf(price)}`;
   },
   run: async (request, rows) => {
-    const { server } = request;
-    const body = { emails: emailsOf(rows), sync_crm: true };
     const payer = payerOf(request);
-    const job = await once(request, async (sql) =>
-      startJob(sql, payer, await planEmailVerification(sql, payer, server.config, body)),
-    );
-    return jobPath(job);
+    const plan = await prepareJob('verify_email', request, { emails: emailsOf(rows), sync_crm: true });
+    return jobPath(await once(request, async (sql) => startJob(sql, payer, await plan(sql, payer))));
   },
 };
 
