@@ -82,7 +82,7 @@ async function makeCustomer(db: Database, owner: postgres.Sql, contacts: number)
   const { customerId, userId } = await db.transaction(async (sql) => {
     const { id } = await createCustomer(sql, { business_name: 'Bench', country: null, city: null });
     const user = { email: `${id}@example.com`, name: 'Bench', role: 'admin' as const, passwordHash: 'none' };
-    return { customerId: id, userId: (await createUser(sql, id, user, commandLine))!.id };
+    return { customerId: id, userId: (await createUser(sql, id, user, commandLine)).id };
   });
   await fillContacts(owner, customerId, contacts);
   return { customerId, userId };

@@ -67,25 +67,19 @@ interface Change {
 }
 
 /**
- * Returns a function that creates a user in a transaction. The user cannot log in before setting a password with the
- * link. The function throws DomainError `conflict` if the e-mail address is taken.
+ * Creates a user, who cannot log in before setting a password with the link.
+ * @throws DomainError `conflict` if the e-mail address is taken
  */
-export async function userCreation(
+export async function inviteUser(
+  sql: Transaction,
   customerId: string,
   body: UserCreate,
   by: Actor,
-): Promise<(sql: Transaction) => Promise<IssuedLink>> {
-  return async (sql) => {
-    const user = await createUser(sql, customerId, { ...body, name: body.name.trim(), passwordHash: noPassword }, by);
-    if (!user) throw addressTaken();
-    return issueLink(sql, { customerId, userId: user.id, by });
-  };
+): Promise<IssuedLink> {
+  const given = { ...body, name: body.name.trim(), passwordHash: noPassword };
+  const { id: userId } = await createUser(sql, customerId, given, by);
+  return issueLink(sql, { customerId, userId, by });
 }
-
-const addressTaken = (): DomainError => {
-  const message = 'a user has this e-mail address';
-  return new DomainError('conflict', message, { faults: [{ path: '/email', message }] });
-};
 
 /**
  * Issues a link for a new password. The user's previous link becomes invalid. The old password stays until the new link

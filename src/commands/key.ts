@@ -1,15 +1,13 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { revokeKey } from '../accounts/api-keys.ts';
 import { readConfig } from '../process/config.ts';
 import { conflict } from '../errors.ts';
-import { findApiKey, createApiKey, listApiKeys, type IssuedRow } from '../queries/accounts/api-keys.ts';
+import { findApiKey, issueKey, listApiKeys, revokeKey, type Issued } from '../queries/accounts/api-keys.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
 import { capPeriods, durations, maxCap, noCaps, commandLine } from '../schemas/accounts.ts';
 import type { ApiKey, Duration, SpendCap, SpendCaps } from '../schemas/accounts.ts';
-import { isUsual, scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
+import { isUsual, scopes, type Scope } from '../schemas/scopes.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
-import { mintToken } from '../access/credentials.ts';
 import { commandAction, asInteger, asKeyName, asSome, table, verb } from './command.ts';
 import { forCustomer, inTransaction } from './database.ts';
 
@@ -62,26 +60,16 @@ interface Creation {
   cap?: SpendCaps;
 }
 
-type CreatedKey = IssuedRow & { key: string };
-
-const create = ({
-  customer,
-  name,
-  expiration,
-  permissions = [...usualScopes],
-  cap = noCaps,
-}: Creation): Promise<CreatedKey> =>
+const create = ({ customer, name, expiration, permissions, cap }: Creation): Promise<Issued> =>
   forCustomer(customer, async (sql, id) => {
     const admin = await findFirstAdmin(sql, id);
     if (!admin) throw conflict('The customer has no active admin: create one with `user create --role admin`');
-    const token = mintToken(readConfig().KEY_PREFIX);
-    const days = Number(expiration) as Duration;
-    const given = { name, expiration: days, permissions, spendCaps: cap, createdBy: admin.id };
-    const row = await createApiKey(sql, id, given, token, commandLine);
-    return { ...row, key: token.reveal() };
+    const limits = { ...(permissions && { permissions }), ...(cap && { spend_caps: cap }) };
+    const given = { name, expiration: Number(expiration) as Duration, ...limits };
+    return issueKey(sql, { customerId: id, userId: admin.id }, given, readConfig().KEY_PREFIX, commandLine);
   });
 
-const describe = ({ id, key, expires_at }: CreatedKey): string =>
+const describe = ({ id, key, expires_at }: Issued): string =>
   [key, '', `This value is shown only once. The key's id is ${id}; it expires ${expires_at}.`].join('\n');
 
 const list = ({ customer }: { customer: string }): Promise<ApiKey[]> => forCustomer(customer, listApiKeys);

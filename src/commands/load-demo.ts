@@ -26,14 +26,13 @@ import type { Config } from '../process/config.ts';
 import { startJob } from '../jobs/start-job.ts';
 import { planUnlock } from '../jobs/unlocks.ts';
 import { hashPassword } from '../accounts/users.ts';
-import { createApiKey } from '../queries/accounts/api-keys.ts';
+import { issueKey } from '../queries/accounts/api-keys.ts';
 import { grantCredits } from '../queries/jobs/credits.ts';
 import { hasCustomerWithoutUser, createCustomer } from '../queries/accounts/customers.ts';
 import { findAccountByEmail, createUser, resetPassword } from '../queries/accounts/users.ts';
-import { noCaps, commandLine, type User } from '../schemas/accounts.ts';
+import { commandLine, type User } from '../schemas/accounts.ts';
 import { pools, type UnlockContacts } from '../schemas/jobs.ts';
 import { scopes } from '../schemas/scopes.ts';
-import { mintToken } from '../access/credentials.ts';
 
 const count = 5_000;
 const seed = 1;
@@ -242,16 +241,9 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
     const spender = { customerId, apiKeyId: null };
     if (!known && prospects) await startJob(sql, spender, await planUnlock(sql, spender, config, firstJob, prospects));
     if (known) await resetPassword(sql, customerId, userId, passwordHash);
-    const token = mintToken(config.KEY_PREFIX);
-    const key = {
-      name: 'demo',
-      expiration: 7 as const,
-      permissions: [...scopes],
-      spendCaps: noCaps,
-      createdBy: userId,
-    };
-    await createApiKey(sql, customerId, key, token, commandLine);
-    return { customerId, created: !known, email: adminEmail, password, key: token.reveal(), prospects };
+    const given = { name: 'demo', expiration: 7 as const, permissions: [...scopes] };
+    const { key } = await issueKey(sql, { customerId, userId }, given, config.KEY_PREFIX, commandLine);
+    return { customerId, created: !known, email: adminEmail, password, key, prospects };
   });
 }
 
@@ -277,7 +269,7 @@ function nullWhenDown(error: unknown): null {
 
 async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise<{ id: string; customer_id: string }> {
   const customer = await createCustomer(sql, { business_name: 'Harbour & Pine', country: 'GB', city: 'Bristol' });
-  const users: (User | undefined)[] = [];
+  const users: User[] = [];
   for (const user of [
     { email: adminEmail, name: 'Dana Morgan', role: 'admin' as const },
     { email: 'sam@harbour-and-pine.example', name: 'Sam Ito', role: 'member' as const },
@@ -294,6 +286,6 @@ async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise
   const batch = { operation: 'update', match: 'id', isAtomic: true, items } as const;
   await withDeferredWrites(sql, customer.id, (deferred) => contactWrites.write(sql, customer.id, batch, deferred));
   for (const pool of pools) await grantCredits(sql, customer.id, { pool, amount: 1_000, note: 'demo' });
-  await makeDemoSales(sql, { customerId: customer.id, userIds: users.map((user) => user!.id), contactIds });
+  await makeDemoSales(sql, { customerId: customer.id, userIds: users.map(({ id }) => id), contactIds });
   return { id: users[0]!.id, customer_id: customer.id };
 }

@@ -4,7 +4,6 @@ import { Option, type Command } from 'commander';
 import { lengthOf } from '../text/fold.ts';
 import { UsageError, commandAction, asEmail, asName, table, verb } from './command.ts';
 import type { Transaction } from '../database/db.ts';
-import { conflict } from '../errors.ts';
 import { hashPassword } from '../accounts/users.ts';
 import { deactivateUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
 import { requireOwner } from '../queries/records/finders.ts';
@@ -57,11 +56,7 @@ export function define(command: Command): void {
 async function create(options: { customer: string; email: string; name: string; role: Role }): Promise<User> {
   const { customer, email, name, role } = options;
   const passwordHash = await hashPassword(await readPassword());
-  return forCustomer(customer, async (sql, id) => {
-    const user = await createUser(sql, id, { email, name, role, passwordHash }, commandLine);
-    if (!user) throw conflict(`A user with the e-mail address ${email} already exists`);
-    return user;
-  });
+  return forCustomer(customer, (sql, id) => createUser(sql, id, { email, name, role, passwordHash }, commandLine));
 }
 
 const list = ({ customer }: { customer: string }): Promise<User[]> => forCustomer(customer, listUsers);

@@ -11,11 +11,11 @@ import { when, badge, linkButton, buttons, html, link, twoLines, card, folded, a
 import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column } from './base/html.ts';
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
-import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { publicUrl } from '../process/config.ts';
 import { DomainError, type Fault } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
-import { findApiKey, findKeyVersions, listApiKeys } from '../queries/accounts/api-keys.ts';
+import { findApiKey, findKeyVersions, issueKey, listApiKeys } from '../queries/accounts/api-keys.ts';
+import { replaceKey, revokeKey, setSpendCaps, type Issued } from '../queries/accounts/api-keys.ts';
 
 type KeyDraft = Required<KeyRequest> & KeyLimits & { preset: string };
 

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { setRole, issueLink, deactivateUnlessLastAdmin, userCreation, logIn } from '../accounts/users.ts';
+import { setRole, issueLink, deactivateUnlessLastAdmin, inviteUser, logIn } from '../accounts/users.ts';
+import type { Transaction } from '../database/db.ts';
 import { replacePassword, redeemLink, requireLink, type IssuedLink } from '../accounts/users.ts';
 import { DomainError, Unauthorized, type Fault } from '../errors.ts';
 import { publicUrl } from '../process/config.ts';
@@ -48,8 +49,9 @@ export async function users(app: FastifyInstance): Promise<void> {
       const { name, email, role } = textsIn(fieldsOf(request), 'name', 'email', 'role');
       const given = { name, email, role: role as Role };
       requireValid(UserCreate, given);
-      const create = await userCreation(request.caller.customerId, given, actorOf(request));
-      return showLink(request, await once(request, create));
+      const { customerId } = request.caller;
+      const invite = (sql: Transaction) => inviteUser(sql, customerId, given, actorOf(request));
+      return showLink(request, await once(request, invite));
     },
   });
 

@@ -1,5 +1,4 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { setSpendCaps, issueKey, replaceKey, revokeKey, type Issued } from '../accounts/api-keys.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { listApprovals, requireApproval } from '../queries/accounts/approvals.ts';
 import { jobScopes } from '../schemas/jobs.ts';
@@ -8,7 +7,8 @@ import * as schemas from '../schemas/accounts.ts';
 import { batchLookups } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
-import { findKeyVersions, listApiKeys, type KeyVersion } from '../queries/accounts/api-keys.ts';
+import { findKeyVersions, issueKey, listApiKeys, replaceKey, revokeKey } from '../queries/accounts/api-keys.ts';
+import { setSpendCaps, type Issued, type KeyVersion } from '../queries/accounts/api-keys.ts';
 import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const admin = { access: { session: 'admin' } } as const;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { revokeKey } from '../../src/accounts/api-keys.ts';
+import { revokeKey } from '../../src/queries/accounts/api-keys.ts';
 import { endpointCreation, updateEndpoint } from '../../src/accounts/webhooks.ts';
 import { commandLine } from '../../src/schemas/accounts.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { FastifyInstance, LightMyRequestResponse } from 'fastify';
-import { noPassword, serviceItself, mintToken } from '../../src/access/credentials.ts';
+import { noPassword, serviceItself } from '../../src/access/credentials.ts';
 import type { Database } from '../../src/database/db.ts';
-import { createApiKey } from '../../src/queries/accounts/api-keys.ts';
+import { issueKey } from '../../src/queries/accounts/api-keys.ts';
 import { grantCredits } from '../../src/queries/jobs/credits.ts';
 import { createCustomer } from '../../src/queries/accounts/customers.ts';
 import { createUser } from '../../src/queries/accounts/users.ts';
-import { noCaps, type SpendCapChanges, commandLine } from '../../src/schemas/accounts.ts';
+import { type SpendCapChanges, commandLine } from '../../src/schemas/accounts.ts';
 import type { Pool } from '../../src/schemas/jobs.ts';
 import { scopes, type Scope } from '../../src/schemas/scopes.ts';
 
@@ -56,7 +56,7 @@ export async function makeCustomer(app: FastifyInstance): Promise<TestCustomer> 
       passwordHash: someHash,
     };
     const user = await createUser(sql, customer.id, admin, commandLine);
-    return { id: customer.id, adminId: user!.id };
+    return { id: customer.id, adminId: user.id };
   });
   return clientOf(app, id, adminId, [...scopes]);
 }
@@ -72,7 +72,7 @@ export async function makeUser(
   role: 'admin' | 'member' = 'member',
 ): Promise<string> {
   const given = { email: `${unique('user')}@example.com`, name: 'User', role, passwordHash: someHash };
-  return (await dbOf(app).transaction((sql) => createUser(sql, customerId, given, commandLine)))!.id;
+  return (await dbOf(app).transaction((sql) => createUser(sql, customerId, given, commandLine))).id;
 }
 
 /** Creates an empty list of a customer. */
@@ -97,16 +97,9 @@ export async function clientOf(
   permissions: Scope[],
   caps: SpendCapChanges = {},
 ): Promise<TestCustomer> {
-  const token = mintToken('sda');
-  const given = {
-    name: 'test',
-    expiration: 7 as const,
-    permissions,
-    spendCaps: { ...noCaps, ...caps },
-    createdBy: adminId,
-  };
-  const { id: keyId } = await dbOf(app).transaction((sql) => createApiKey(sql, id, given, token, commandLine));
-  const key = token.reveal();
+  const given = { name: 'test', expiration: 7 as const, permissions, spend_caps: caps };
+  const owner = { customerId: id, userId: adminId };
+  const { id: keyId, key } = await dbOf(app).transaction((sql) => issueKey(sql, owner, given, 'sda', commandLine));
   const call: TestCustomer['call'] = (method, path, body, headers) =>
     inject(app, method, `/api/ext${path}`, body, { authorization: `X-API-Key ${key}`, ...headers });
   return {

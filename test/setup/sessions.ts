@@ -23,7 +23,7 @@ export async function makeLogin(app: FastifyInstance, customerId: string, role: 
   const passwordHash = await (hashed ??= hashPassword(password));
   const given = { email, name: 'Grace Hopper', role, passwordHash };
   const user = await dbOf(app).transaction((sql) => createUser(sql, customerId, given, commandLine));
-  return { userId: user!.id, email, password };
+  return { userId: user.id, email, password };
 }
 
 /** Logs in and returns the response. */

@@ -1,20 +1,21 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
-import { conflict, type RefusalCause } from '../../errors.ts';
-import { anySize, keyLimits } from '../../schemas/accounts.ts';
+import { conflict, notFound, type RefusalCause } from '../../errors.ts';
+import { anySize, keyLimits, noCaps } from '../../schemas/accounts.ts';
 import type {
   ApproveOver,
-  ApproveOverChange,
   ApiKey,
-  Duration,
-  SpendCapChanges,
+  IssuedKey,
+  KeyChange,
+  KeyRequest,
   SpendCaps,
   Actor,
 } from '../../schemas/accounts.ts';
-import type { Scope } from '../../schemas/scopes.ts';
-import type { RawToken, TokenHash } from '../../access/credentials.ts';
+import { usualScopes, type Scope } from '../../schemas/scopes.ts';
+import { mintToken, type TokenHash } from '../../access/credentials.ts';
 import type { Fragment } from '../../filters/sql.ts';
 import { withSpent } from '../jobs/credits.ts';
 import { recordEvent } from './customers.ts';
+import { disableEndpointsOf } from './webhook-endpoints.ts';
 
 interface KeyState {
   key_hash: TokenHash;
@@ -70,7 +71,7 @@ const issued = (sql: Queryable) => sql`
   id, name, start, permissions, spend_caps, ${sql.json(anySize)} || approve_over as approve_over,
   ${status(sql)} as status, expires_at, created_at`;
 
-export type IssuedRow = Pick<
+type IssuedRow = Pick<
   ApiKey,
   'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'approve_over' | 'status' | 'expires_at' | 'created_at'
 >;
@@ -113,37 +114,39 @@ export async function findApiKey(sql: Queryable, customerId: string, id: string)
   return (await withSpent(sql, customerId, keys))[0];
 }
 
-interface NewKey {
-  name: string;
-  expiration: Duration;
-  permissions: Scope[];
-  spendCaps: SpendCaps;
-  approveOver?: ApproveOverChange;
-  createdBy: string;
-}
+/** An API key with its secret in `key`. Show it only in the response to the request that issued it. */
+export type Issued = IssuedKey['data'];
 
 /**
- * Creates a key and its audit event. Returns the row without the secret.
+ * Issues an API key. Without `permissions`, it gets `usualScopes`.
+ * @param prefix beginning of the secret (`KEY_PREFIX`)
  * @throws DomainError `conflict` if the customer has the maximum number of active keys
  */
-export async function createApiKey(sql: Transaction, customerId: string, newKey: NewKey, token: RawToken, by: Actor) {
+export async function issueKey(
+  sql: Transaction,
+  { customerId, userId }: { customerId: string; userId: string },
+  { name, expiration, permissions = [...usualScopes], spend_caps, approve_over = {} }: KeyRequest,
+  prefix: string,
+  by: Actor,
+): Promise<Issued> {
   await requireRoomForKey(sql, customerId);
+  const token = mintToken(prefix);
   const [row] = await sql<[IssuedRow]>`
     with written as (
       insert into api_keys (
         customer_id, key_hash, name, start, permissions, spend_caps, approve_over, duration_days, expires_at, created_by
       )
       values (
-        ${customerId}, ${token.hash()}, ${newKey.name}, ${token.start}, ${newKey.permissions}::text[],
-        ${sql.json(newKey.spendCaps)}, ${sql.json(newKey.approveOver ?? {})}, ${newKey.expiration}, now() + make_interval(hours => 24 * ${newKey.expiration}::int),
-        ${newKey.createdBy}
+        ${customerId}, ${token.hash()}, ${name.trim()}, ${token.start}, ${[...new Set(permissions)]}::text[],
+        ${sql.json({ ...noCaps, ...spend_caps })}, ${sql.json(approve_over)}, ${expiration},
+        now() + make_interval(hours => 24 * ${expiration}::int), ${userId}
       )
       returning *
     )
     select ${issued(sql)}
     from written`;
   await recordEvent(sql, { event: 'api_key.generated', customerId, apiKeyId: row.id, by, details: described(row) });
-  return row;
+  return { ...row, key: token.reveal() };
 }
 
 async function requireRoomForKey(sql: Transaction, customerId: string): Promise<void> {
@@ -188,24 +191,17 @@ export const findKeyVersions = (sql: Sql, keys: Pick<KeyVersion, 'customer_id' |
     ${keys.map((key) => key.id)}::uuid[]
   ) as wanted (customer_id, id) using (customer_id, id)`;
 
-/** Changes that a rotation also makes. Undefined keeps the stored value. */
-interface KeyChanges {
-  name: string | undefined;
-  expiration: Duration | undefined;
-  permissions: Scope[] | undefined;
-  spendCaps: SpendCapChanges | undefined;
-  approveOver: ApproveOverChange | undefined;
-}
-
 /**
- * Changes a key that is not revoked. Returns undefined if there is none, or the condition does not hold.
+ * Changes a key that is not revoked, and records the event. Returns undefined if there is none, or the condition does
+ * not hold.
  * @param changes SQL assignments
  */
 async function updateKey(
   sql: Transaction,
   { customer_id: customerId, id }: Pick<KeyVersion, 'customer_id' | 'id'>,
-  changes: Fragment,
-  condition: Fragment,
+  event: 'api_key.rotated' | 'api_key.spend_caps_changed' | 'api_key.revoked',
+  { changes, condition = sql`true` }: { changes: Fragment; condition?: Fragment },
+  by: Actor,
 ): Promise<IssuedRow | undefined> {
   const [row] = await sql<IssuedRow[]>`
     with written as (
@@ -219,80 +215,78 @@ async function updateKey(
     )
     select ${issued(sql)}
     from written`;
-  return row;
-}
-
-/**
- * Replaces the secret of a key and applies `changes`. The new secret is valid for `changes.expiration` days; by
- * default, as long as the old one was.
- * @returns undefined if the key is no longer active, or another call has replaced the secret since `before` was read
- */
-export async function rotateApiKey(
-  sql: Transaction,
-  before: KeyVersion,
-  changes: KeyChanges,
-  token: RawToken,
-  by: Actor,
-): Promise<IssuedRow | undefined> {
-  const { customer_id: customerId, id: apiKeyId } = before;
-  const days = changes.expiration ?? null;
-  const row = await updateKey(
-    sql,
-    before,
-    sql`
-      key_hash = ${token.hash()},
-      start = ${token.start},
-      name = coalesce(${changes.name ?? null}, name),
-      permissions = coalesce(${changes.permissions ?? null}::text[], permissions),
-      spend_caps = spend_caps || ${sql.json(changes.spendCaps ?? {})},
-      approve_over = approve_over || ${sql.json(changes.approveOver ?? {})},
-      duration_days = coalesce(${days}::int, duration_days),
-      expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days))`,
-    sql`expires_at > now() and key_hash = ${before.key_hash}`,
-  );
   if (!row) return undefined;
-  await recordEvent(sql, { event: 'api_key.rotated', customerId, apiKeyId, by, details: described(row) });
+  const caps = event === 'api_key.spend_caps_changed' && { spend_caps: capsText(row.spend_caps) };
+  await recordEvent(sql, { event, customerId, apiKeyId: id, by, details: { ...described(row), ...caps } });
   return row;
 }
 
-export interface LimitChanges {
-  spend_caps?: SpendCapChanges;
-  approve_over?: ApproveOverChange;
-}
-
 /**
- * Changes the spend caps of a key, and the size from which its calls need an approval. Undefined keeps the stored
- * value.
- * @returns undefined if the customer has no such active key
+ * Replaces the secret of an API key. The previous secret stops working at once. Omitted properties stay unchanged. The
+ * new secret is valid for `expiration` days; by default, as long as the old one was.
+ * @param before the key as it was when the request began
+ * @param prefix beginning of the new secret (`KEY_PREFIX`)
+ * @throws DomainError `not_found`; `conflict` if the key is not active, or was changed since `before` was read
  */
-export async function changeSpendCaps(
+export async function replaceKey(
   sql: Transaction,
-  customerId: string,
-  id: string,
-  { spend_caps: caps = {}, approve_over: approveOver = {} }: LimitChanges,
+  before: KeyVersion | undefined,
+  { name, expiration, permissions, spend_caps = {}, approve_over = {} }: KeyChange,
+  prefix: string,
   by: Actor,
-): Promise<ApiKey | undefined> {
+): Promise<Issued> {
+  if (!before) throw notFound('API key');
+  if (before.status !== 'active') throw conflict(`The API key is ${before.status}; only an active key can be rotated`);
+  const token = mintToken(prefix);
+  const days = expiration ?? null;
   const changes = sql`
-    spend_caps = spend_caps || ${sql.json(caps)},
-    approve_over = approve_over || ${sql.json(approveOver)}`;
-  const row = await updateKey(sql, { customer_id: customerId, id }, changes, sql`expires_at > now()`);
-  if (!row) return undefined;
-  const details = { ...described(row), spend_caps: capsText(row.spend_caps) };
-  await recordEvent(sql, { event: 'api_key.spend_caps_changed', customerId, apiKeyId: id, by, details });
-  return findApiKey(sql, customerId, id);
+    key_hash = ${token.hash()},
+    start = ${token.start},
+    name = coalesce(${name?.trim() ?? null}, name),
+    permissions = coalesce(${permissions ? [...new Set(permissions)] : null}::text[], permissions),
+    spend_caps = spend_caps || ${sql.json(spend_caps)},
+    approve_over = approve_over || ${sql.json(approve_over)},
+    duration_days = coalesce(${days}::int, duration_days),
+    expires_at = now() + make_interval(hours => 24 * coalesce(${days}::int, duration_days))`;
+  const condition = sql`expires_at > now() and key_hash = ${before.key_hash}`;
+  const row = await updateKey(sql, before, 'api_key.rotated', { changes, condition }, by);
+  if (!row) throw conflict('The API key was rotated or revoked at the same time');
+  return { ...row, key: token.reveal() };
 }
 
-export async function revokeApiKey(
+/**
+ * Changes the spend caps of an active API key, and the size from which its calls need an approval. Omitted limits stay
+ * unchanged.
+ * @throws DomainError `not_found`; `conflict` if the key is not active
+ */
+export async function setSpendCaps(
   sql: Transaction,
   customerId: string,
   id: string,
+  { spend_caps = {}, approve_over = {} }: Pick<KeyChange, 'spend_caps' | 'approve_over'>,
   by: Actor,
-): Promise<'revoked' | 'known' | undefined> {
-  const change = sql`revoked_at = (select clock_timestamp())`;
-  const revoked = await updateKey(sql, { customer_id: customerId, id }, change, sql`true`);
-  if (!revoked) return (await findApiKey(sql, customerId, id)) && 'known';
-  await recordEvent(sql, { event: 'api_key.revoked', customerId, apiKeyId: id, by, details: described(revoked) });
-  return 'revoked';
+): Promise<ApiKey> {
+  const changes = sql`
+    spend_caps = spend_caps || ${sql.json(spend_caps)},
+    approve_over = approve_over || ${sql.json(approve_over)}`;
+  const change = { changes, condition: sql`expires_at > now()` };
+  const changed = await updateKey(sql, { customer_id: customerId, id }, 'api_key.spend_caps_changed', change, by);
+  const key = await findApiKey(sql, customerId, id);
+  if (!key) throw notFound('API key');
+  if (!changed) throw conflict(`The API key is ${key.status}; only the caps of an active key can be changed`);
+  return key;
+}
+
+/**
+ * Revokes an API key permanently, and disables the webhook endpoints that it created.
+ * @returns false if the customer has no such key
+ */
+export async function revokeKey(sql: Transaction, customerId: string, id: string, by: Actor): Promise<boolean> {
+  const change = { changes: sql`revoked_at = (select clock_timestamp())` };
+  const revoked = await updateKey(sql, { customer_id: customerId, id }, 'api_key.revoked', change, by);
+  if (!revoked) return (await findApiKey(sql, customerId, id)) !== undefined;
+  await disableEndpointsOf(sql, customerId, id);
+  return true;
 }
 
 export async function lockUnrevokedKey(sql: Transaction, customerId: string, id: string): Promise<boolean> {

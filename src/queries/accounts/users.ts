@@ -1,6 +1,6 @@
 import type { Queryable, Transaction, Sql } from '../../database/db.ts';
 import { type TokenHash, noPassword } from '../../access/credentials.ts';
-import { type RefusalCause, conflict, violatedConstraint } from '../../errors.ts';
+import { type RefusalCause, conflict, DomainError, violatedConstraint } from '../../errors.ts';
 import { type Actor, type Role, commandLine, type User } from '../../schemas/accounts.ts';
 import { recordEvent } from './customers.ts';
 import { fold } from '../../text/fold.ts';
@@ -184,34 +184,29 @@ interface NewUser {
 
 /**
  * Creates a user and its audit event.
- * @returns undefined if a user of any customer already has this e-mail address, ignoring case and accents
+ * @throws DomainError `conflict` if a user of any customer already has this e-mail address, ignoring case and accents
  */
-export async function createUser(
-  sql: Transaction,
-  customerId: string,
-  user: NewUser,
-  by: Actor,
-): Promise<User | undefined> {
+export async function createUser(sql: Transaction, customerId: string, user: NewUser, by: Actor): Promise<User> {
   const row = await insertUser(sql, customerId, user);
-  if (row)
-    await recordEvent(sql, { event: 'user.created', customerId, userId: row.id, by, details: { role: row.role } });
+  await recordEvent(sql, { event: 'user.created', customerId, userId: row.id, by, details: { role: row.role } });
   return row;
 }
 
-async function insertUser(sql: Transaction, customerId: string, user: NewUser): Promise<User | undefined> {
+async function insertUser(sql: Transaction, customerId: string, user: NewUser): Promise<User> {
   // Not `on conflict do nothing`: in a distributed database it locks all users and customers. Two transactions that
   // have each inserted a customer would wait for each other.
   try {
     const [row] = await sql.savepoint(
-      (inner) => inner<User[]>`
+      (inner) => inner<[User]>`
         insert into users (customer_id, email, email_folded, name, role, password_hash)
         values (${customerId}, ${user.email}, ${fold(user.email)}, ${user.name}, ${user.role}, ${user.passwordHash})
         returning ${columns(inner)}`,
     );
     return row;
   } catch (error) {
-    if (violatedConstraint(error) === 'users_email_key') return undefined;
-    throw error;
+    if (violatedConstraint(error) !== 'users_email_key') throw error;
+    const message = 'a user has this e-mail address';
+    throw new DomainError('conflict', message, { faults: [{ path: '/email', message }] });
   }
 }
 
