@@ -1,13 +1,12 @@
 import type { Spender } from '../access/credentials.ts';
 import type { Config } from '../process/config.ts';
 import type { Transaction } from '../database/db.ts';
-import { findSpendable } from '../queries/jobs/credits.ts';
 import { countReusable, findReusable, lockVerified, saveVerifications } from '../queries/crm/enrichment.ts';
 import { sinceNow, sinceOfJob, type ContactVerification } from '../queries/crm/enrichment.ts';
 import { countListAddresses, insertListInputs } from '../queries/crm/list-emails.ts';
 import { requireReferences } from '../queries/records/references.ts';
-import { poolOf, type Estimate, type JobStarted, type VerifyEmail, type VerifyList } from '../schemas/jobs.ts';
-import { startJob, takeOpenInputs, toInputs, unsized, type JobCode, type Plan } from './start-job.ts';
+import type { VerifyEmail, VerifyList } from '../schemas/jobs.ts';
+import { takeOpenInputs, toInputs, type JobCode, type Plan } from './start-job.ts';
 import { findDuplicateInputs, findNextEmails, type EmailInput, type JobInput } from '../queries/jobs/runs.ts';
 import { reuseHoursOf, setWaiting, type JobRow, type NewResult, type Reusing } from '../queries/jobs/jobs.ts';
 import type { Verification } from '../schemas/verification.ts';
@@ -53,36 +52,27 @@ async function planEmailVerification(
 }
 
 /**
- * Starts a job that verifies the work emails of all contacts in a list, and stores the outcomes with the contacts.
+ * Plans a job that verifies the work emails of all contacts in a list, and stores the outcomes with the contacts.
  * @throws DomainError `not_found`; `conflict` if the list has too many contacts
- * @throws TooExpensive
  */
-export function startListVerification(
+async function planListVerification(
   sql: Transaction,
-  spender: Spender,
+  { customerId }: Spender,
   settings: Settings,
-  { listId, ...body }: VerifyList & { listId: string },
-): Promise<JobStarted> {
+  { list_id, ...body }: VerifyList & { list_id: string },
+): Promise<Plan> {
   const cost = settings.VERIFY_COST;
-  const hours = reuseHours(settings, body);
-  const request = { list_id: listId, reuse_hours: hours } satisfies Reusing & { list_id: string };
+  const reuse_hours = reuseHours(settings, body);
+  const request = { list_id, reuse_hours } satisfies Reusing & { list_id: string };
+  const { addresses, reusable } = await countListAddresses(sql, customerId, list_id, reuse_hours);
+  const sizeOf = (total: number, free: number) => ({ total, reserved: (total - free) * cost });
+  // The list can change between the two statements.
   const inputs = async (_sql: Transaction, jobId: string) => {
-    const total = await insertListInputs(sql, spender.customerId, jobId, listId);
-    return { total, reserved: (total - (await countReusable(sql, spender.customerId, jobId, hours))) * cost };
+    const total = await insertListInputs(sql, customerId, jobId, list_id);
+    return sizeOf(total, await countReusable(sql, customerId, jobId, reuse_hours));
   };
-  return startJob(sql, spender, { type: 'verify_list', sync_crm: true, request, cost, ...unsized, inputs });
-}
-
-export async function estimateListVerification(
-  sql: Transaction,
-  spender: Spender,
-  settings: Settings,
-  { listId, ...body }: VerifyList & { listId: string },
-): Promise<Estimate> {
-  const hours = reuseHours(settings, body);
-  const { addresses, reusable } = await countListAddresses(sql, spender.customerId, listId, hours);
-  const available = await findSpendable(sql, spender, poolOf('verify_list'));
-  return { matches: addresses, cost: (addresses - reusable) * settings.VERIFY_COST, available };
+  const size = sizeOf(addresses, reusable);
+  return { type: 'verify_list', sync_crm: true, request, cost, ...size, inputs, matches: addresses };
 }
 
 const batchSize = 200;
@@ -181,8 +171,7 @@ type Duplicates = ReadonlyMap<string, readonly JobInput[]>;
 
 const addressOf = ({ item }: JobInput): string => emailKey(item);
 
-const duplicatesOf = ({ input }: Item, byAddress: Duplicates): readonly JobInput[] =>
-  byAddress.get(addressOf(input)) ?? [];
+const duplicatesOf = ({ input }: Item, byAddress: Duplicates) => byAddress.get(addressOf(input)) ?? [];
 
 interface Item {
   input: JobInput;
@@ -195,12 +184,7 @@ interface Item {
  * the last group.
  * @returns the outcomes of the last group, to be stored together with the results
  */
-async function saveAllButLast(
-  { db }: JobContext,
-  job: WorkingJob,
-  items: readonly Item[],
-  duplicates: Duplicates,
-): Promise<readonly ContactVerification[]> {
+async function saveAllButLast({ db }: JobContext, job: WorkingJob, items: readonly Item[], duplicates: Duplicates) {
   if (!job.sync_crm) return [];
   const outcomes = items.flatMap(forContacts(duplicates));
   const size = maxContactsAtOnce;
@@ -262,13 +246,15 @@ const aboutOf = ({ input: { position, item, contact_ids } }: Item) => ({
   contact_id: contact_ids.length === 1 ? contact_ids[0]! : null,
 });
 
-export const verifyMembers: JobCode = {
+const verifying = {
   batch: verifyNext,
   remaining: async (sql, job, to) => {
     const { total, items } = await takeOpenInputs(sql, job, to);
     const reusable = await countReusable(sql, job.customer_id, to, reuseHoursOf(job));
     return { total, reserved: (items.length - reusable) * job.cost };
   },
-};
+} satisfies JobCode;
 
-export const verifyEmails: JobCode = { ...verifyMembers, start: { plan: planEmailVerification } };
+export const verifyMembers: JobCode = { ...verifying, start: { plan: planListVerification } };
+
+export const verifyEmails: JobCode = { ...verifying, start: { plan: planEmailVerification } };

@@ -16,8 +16,7 @@ const about = routesOf('jobs', { access: { anyScope: schemas.jobScopes } });
 const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
   for (const type of schemas.jobTypes) {
     const { call, access, pool } = schemas.jobTable[type];
-    const { start } = jobCode[type];
-    if (!call || !start) continue;
+    if (!call) continue;
     const { operationId, summary, description, body, estimate } = call;
     const answer = estimate ? Type.Union([schemas.JobStarted, estimate]) : schemas.JobStarted;
     const response = { 200: answer, ...(pool && { 402: ShortageBody }), 404: ErrorBody };
@@ -30,7 +29,7 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
         { body, response },
         { access, limit: 'jobs', idempotent: true, mayNeedApproval: true },
       ),
-      (request, reply) => startOrEstimate(type, start.toEstimate, request, reply),
+      (request, reply) => startOrEstimate(type, request, reply, { body: request.body }),
     );
   }
 
@@ -94,13 +93,19 @@ const serviceJobs: FastifyPluginAsyncTypebox = async (app) => {
 
 export default serviceJobs;
 
-function startOrEstimate(
+interface StartOptions {
+  body: { dry_run?: boolean; max_credits?: number; list_id?: string };
+  toAnswer?: (job: schemas.JobStarted) => object;
+}
+
+/** Starts a job, or returns what it would cost with `dry_run`. */
+export function startOrEstimate(
   type: schemas.JobType,
-  toEstimate: (estimate: schemas.Estimate) => object = (estimate) => estimate,
   request: FastifyRequest,
   reply: FastifyReply,
+  { body, toAnswer = (job) => job }: StartOptions,
 ): Promise<FastifyReply> {
-  const body = request.body as { dry_run?: boolean; max_credits?: number };
+  const { toEstimate = (estimate: schemas.Estimate) => estimate } = jobCode[type].start!;
   const spender = spenderOf(request.caller, body.max_credits);
   const size = async (sql: Transaction, plan: Planner) => {
     const { reserved: credits, total, records = total } = await plan(sql, spender);
@@ -111,7 +116,8 @@ function startOrEstimate(
     reply,
     async (sql, plan) => {
       const job = await plan(sql, spender);
-      return body.dry_run ? toEstimate(await estimateOf(sql, spender, job)) : startJob(sql, spender, job);
+      if (body.dry_run) return toEstimate(await estimateOf(sql, spender, job));
+      return toAnswer(await startJob(sql, spender, job));
     },
     { prepare: () => prepareJob(type, request, body), size: body.dry_run ? undefined : size },
   );

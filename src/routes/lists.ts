@@ -1,9 +1,6 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { spenderOf } from '../access/credentials.ts';
-import type { Transaction } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { etagOf } from '../text/ids.ts';
-import { estimateListVerification, startListVerification } from '../jobs/verify-emails.ts';
 import { updateList, createList, deleteList, duplicateList, findList, listLists } from '../queries/crm/lists.ts';
 import { addMembers, removeMembers } from '../queries/crm/list-members.ts';
 import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';
@@ -11,6 +8,7 @@ import * as schemas from '../schemas/lists.ts';
 import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { routesOf } from '../schemas/scopes.ts';
+import { startOrEstimate } from './jobs.ts';
 
 const about = routesOf('lists', { access: { scope: 'list_contacts:read' } });
 
@@ -120,27 +118,11 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
       },
       { limit: 'jobs', idempotent: true, mayNeedApproval: true },
     ),
-    async (request, reply) => {
-      const { caller, params, body } = request;
-      const given = { ...body, listId: params.id };
-      const estimate = (sql: Transaction) => estimateListVerification(sql, spenderOf(caller), app.config, given);
-      return app.once(
-        request,
-        reply,
-        async (sql) => {
-          if (body?.dry_run) return estimate(sql);
-          const data = await startListVerification(sql, spenderOf(caller, body?.max_credits), app.config, given);
-          return { success: true, message: 'Verification started', data };
-        },
-        {
-          size: async (sql) => {
-            if (body?.dry_run) return {};
-            const { cost: credits, matches: records } = await estimate(sql);
-            return { credits, records };
-          },
-        },
-      );
-    },
+    async (request, reply) =>
+      startOrEstimate('verify_list', request, reply, {
+        body: { ...request.body, list_id: request.params.id },
+        toAnswer: (data) => ({ success: true, message: 'Verification started', data }),
+      }),
   );
 
   app.post(

@@ -1,10 +1,8 @@
 import { verificationChoices, priceOf, fieldWord, operatorWords, countryName, countryChoices } from '../base/words.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
-import { estimateListVerification, startListVerification } from '../../jobs/verify-emails.ts';
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
-import type { Transaction } from '../../database/db.ts';
 import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
@@ -86,10 +84,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
   question(app, '/lists/:id/verify', forAdmins, {
     about: requireList,
     title: 'Verify the list',
-    text: async ({ id, name, contacts_count }, { db, caller }) => {
-      const estimate = (sql: Transaction) =>
-        estimateListVerification(sql, spenderOf(caller), app.config, { listId: id });
-      const price = await db.transaction(estimate);
+    text: async ({ id, name, contacts_count }, request) => {
+      const price = await estimateJob('verify_list', request, spenderOf(request.caller), { list_id: id });
       return html`The e-mail addresses of ${counted(contacts_count, 'contact')} in <strong>${name}</strong> are checked,
         and the outcome is stored with the contacts. !${priceOf(price)}`;
     },
@@ -98,7 +94,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     tone: '',
     act: async (request, { id }) => {
       const payer = payerOf(request);
-      const job = await once(request, (sql) => startListVerification(sql, payer, app.config, { listId: id }));
+      const plan = await prepareJob('verify_list', request, { list_id: id });
+      const job = await once(request, async (sql) => startJob(sql, payer, await plan(sql, payer)));
       return jobPath(job, { list: id });
     },
   });
