@@ -88,7 +88,7 @@ export const cursorFault = (message: string, path = '/paginate/cursor') => valid
 export function readPosition(
   scope: string,
   columns: Column[],
-  { page, cursor }: { page?: number; cursor?: string },
+  { page, cursor }: { page?: number; cursor?: string | undefined },
   list: string,
   path?: string,
 ): Position | undefined {

@@ -1,7 +1,8 @@
-import { createHash } from 'node:crypto';
 import type { Requester } from '../access/credentials.ts';
 import type { Database } from '../database/db.ts';
-import { conflict, DomainError, validationFailed } from '../errors.ts';
+import { conflict, DomainError } from '../errors.ts';
+import { all, type Column } from '../filters/columns.ts';
+import { encodeCursor, readPosition, scopeOf } from '../filters/cursor.ts';
 import { encoderOf, FileRefused } from '../files/encodings.ts';
 import { failedRecords, type Message, type Failure, type FailedRecords } from '../files/errors-file.ts';
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
@@ -45,11 +46,7 @@ interface GivenImport {
  * header line (NDJSON).
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed
  */
-async function requireReadImport(
-  db: Database,
-  requester: Requester,
-  given: GivenImport,
-): Promise<{ found: ImportState; readLayout: () => Promise<CsvLayout | null> }> {
+async function requireReadImport(db: Database, requester: Requester, given: GivenImport) {
   const { customerId } = requester;
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
@@ -67,11 +64,7 @@ async function requireReadImport(
 
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
 
-async function readStoredHeader(
-  db: Database,
-  requester: Requester,
-  found: ImportState,
-): Promise<CsvLayout | undefined> {
+async function readStoredHeader(db: Database, requester: Requester, found: ImportState) {
   try {
     const { separator, headers } = await readSource(db, requester, found, ({ content }) =>
       readHeaderOf(found, content),
@@ -111,6 +104,8 @@ interface FailurePage {
   nextCursor: string | undefined;
 }
 
+const lineColumn: Column = { type: 'integer', value: 'line', raw: 'line', required: true };
+
 /** Maximum size of the records on one page (bytes). A page can therefore have fewer records than its limit. */
 const pageLength = 512 * 1024;
 
@@ -127,11 +122,13 @@ export async function readFailures(
 ): Promise<FailurePage> {
   const { customerId } = requester;
   const { found, readLayout } = await requireReadImport(db, requester, given);
-  let after = cursor === undefined ? 0 : readCursor(customerId, found.id, cursor);
+  const scope = scopeOf(`failures ${found.id}`, customerId, all([]), []);
+  const position = readPosition(scope, [lineColumn], { cursor }, 'the failures of this import', '/cursor');
+  let after = Number(position?.values[0] ?? 0);
   const layout = await readLayout();
   const { failureOf } = failedRecords(layout, found.format);
   const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
-  const nextCursor = (): string => cursorOf(customerId, found.id, after);
+  const nextCursor = () => encodeCursor(scope, { id: found.id, values: [after] });
   for (let length = 0; failures.length < limit && length <= pageLength;) {
     const part = { after, limit: limit - failures.length, failed: true, bytes: pageLength };
     const rows = await db.search((sql) => readRows(sql, customerId, found.id, part));
@@ -186,16 +183,3 @@ function leftOutText(left: readonly string[]): string {
 }
 
 const maxNamed = 50;
-
-const scopeOf = (customerId: string, importId: string): string =>
-  createHash('sha256').update(`failures ${customerId} ${importId}`).digest('base64url').slice(0, 16);
-
-const cursorOf = (customerId: string, importId: string, line: number): string =>
-  Buffer.from(`${scopeOf(customerId, importId)} ${line}`).toString('base64url');
-
-function readCursor(customerId: string, importId: string, cursor: string): number {
-  const [, scope, line] = /^(\S+) (\d{1,9})$/.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
-  if (scope !== scopeOf(customerId, importId))
-    throw validationFailed([{ path: '/cursor', message: 'is not a cursor of the failures of this import' }]);
-  return Number(line);
-}
