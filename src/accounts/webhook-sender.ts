@@ -105,12 +105,7 @@ function dialTo(addresses: readonly string[]): buildConnector.connector {
 
 const connectTimeoutMs = 10_000;
 
-async function post(
-  dispatcher: Dispatcher,
-  message: Message,
-  timeoutMs: number,
-  signal?: AbortSignal,
-): Promise<Outcome> {
+async function post(dispatcher: Dispatcher, message: Message, timeoutMs: number, signal?: AbortSignal) {
   const begun = performance.now();
   const elapsed = () => Math.round(performance.now() - begun);
   try {

@@ -127,10 +127,7 @@ export async function updateEndpoint(
  * Checks that the calling API key was not revoked while its request ran. A revoked key must not create an endpoint.
  * @throws DomainError `unauthorized`
  */
-async function requireKey(
-  sql: Transaction,
-  { customerId, key }: Pick<Management, 'customerId' | 'key'>,
-): Promise<void> {
+async function requireKey(sql: Transaction, { customerId, key }: Pick<Management, 'customerId' | 'key'>) {
   if (key && !(await lockUnrevokedKey(sql, customerId, key.id))) throw new Unauthorized('key', 'revoked');
 }
 

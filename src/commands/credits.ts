@@ -87,8 +87,7 @@ interface Report {
   faults: CreditFault[];
 }
 
-const check = (): Promise<Report> =>
-  withServices(async ({ url, db }) => ({ database: addressOf(url), ...(await checkAll(db)) }));
+const check = () => withServices(async ({ url, db }) => ({ database: addressOf(url), ...(await checkAll(db)) }));
 
 const batchSize = 1_000;
 

@@ -97,11 +97,7 @@ export function* generatePeople(count: number, seed: number): Generator<Prospect
   for (let i = 0; i < count; i += 1) yield makePerson(random, world, companies);
 }
 
-function makeCountry(
-  random: Random,
-  [name, locale, domain, dialling]: (typeof countries)[number],
-  seed: number,
-): Country {
+function makeCountry(random: Random, [name, locale, domain, dialling]: (typeof countries)[number], seed: number) {
   const faker = new Faker({ locale: [locale, en], seed });
   const distinct = (count: number, make: () => string): string[] => [...new Set(Array.from({ length: count }, make))];
   const localities = distinct(600, () => faker.location.city());

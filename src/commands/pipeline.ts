@@ -56,8 +56,7 @@ const create = ({ customer, stage, ...given }: Creation): Promise<Pipeline> =>
     return (await findPipelines(sql, customerId, [id]))[0]!;
   });
 
-const list = ({ customer }: { customer: string }): Promise<Pipeline[]> =>
-  forCustomer(customer, listPipelinesWithStages);
+const list = ({ customer }: { customer: string }) => forCustomer(customer, listPipelinesWithStages);
 
 const print = (pipelines: Pipeline | Pipeline[]): string =>
   table(pipelines, {

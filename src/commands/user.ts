@@ -68,10 +68,7 @@ async function reset(options: { user: string }): Promise<User> {
   return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
 }
 
-const changeUser = (
-  userId: string,
-  change: (sql: Transaction, customerId: string, userId: string) => Promise<void>,
-): Promise<User> =>
+const changeUser = (userId: string, change: (sql: Transaction, customerId: string, userId: string) => Promise<void>) =>
   inTransaction(async (sql) => {
     const customerId = await requireOwner(sql, 'users', userId);
     await change(sql, customerId, userId);

@@ -198,12 +198,7 @@ async function leaveOutSuppressed(sql: Transaction, items: readonly Item[]): Pro
     }
 }
 
-function choose(
-  held: JobRow,
-  matched: readonly Item[],
-  known: ReadonlySet<string>,
-  fills: (item: Item) => boolean,
-): Set<string> {
+function choose(held: JobRow, matched: readonly Item[], known: ReadonlySet<string>, fills: (item: Item) => boolean) {
   const chosen = new Set<string>();
   let left = held.reserved - held.charged;
   for (const item of matched) {

@@ -4,7 +4,6 @@ import { FileRefused, NothingToRead } from '../files/encodings.ts';
 import { readLines } from '../files/header.ts';
 import { readHeaderOf, readLayout, type CsvLayout } from '../files/layout.ts';
 import { settleLayout, usedMapping } from '../files/settle-layout.ts';
-import type { RawRecord } from '../files/record-formats.ts';
 import { survey, readRecords } from '../files/read-records.ts';
 import { toStored, fromStored } from '../files/stored-rows.ts';
 import { TimeSlice } from '../process/event-loop.ts';
@@ -33,11 +32,7 @@ import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './wri
  * import to FAILED if the file is not readable.
  * @returns the import with its number of records; undefined if it failed or the worker must stop
  */
-async function readFile(
-  context: JobContext,
-  taken: WorkingImport,
-  signal: AbortSignal,
-): Promise<WorkingImport | undefined> {
+async function readFile(context: JobContext, taken: WorkingImport, signal: AbortSignal) {
   const { db, log } = context;
   const { customer_id: customerId } = taken;
   try {
@@ -119,12 +114,7 @@ async function storeRecords(
   }
 }
 
-async function recordsOf(
-  db: JobContext['db'],
-  taken: WorkingImport,
-  { content }: ImportSource,
-  reading: Reading,
-): Promise<AsyncGenerator<RawRecord[]>> {
+async function recordsOf(db: JobContext['db'], taken: WorkingImport, { content }: ImportSource, reading: Reading) {
   if ('texts' in content && taken.format === 'ndjson') return readLines(content.texts);
   const beginning = await readHeaderOf(taken, content);
   reading.layout = await readLayout(taken, beginning, (headers) =>

@@ -14,7 +14,7 @@ import { fromStored, toStored } from '../files/stored-rows.ts';
 import { requireImportState, seesRecords, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
 import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
-import type { ImportChange, ImportPreview } from '../schemas/imports.ts';
+import type { ImportPreview } from '../schemas/imports.ts';
 import { pointerTo } from '../text/json.ts';
 import { encodingOf, readSource, requireUploaded } from './start-import.ts';
 import { planRecords, tryRecords, type PlannedRecord } from './write-records.ts';
@@ -201,11 +201,7 @@ const findRepeated = (planned: readonly PlannedRecord[]): number[][] =>
     .filter(([match, some]) => match !== undefined && some.length > 1)
     .map(([, some]) => some.map(({ record }) => record.line));
 
-const findChanges = (
-  db: Database,
-  settings: Parameters<typeof tryRecords>[1],
-  planned: readonly PlannedRecord[],
-): Promise<ImportChange[]> =>
+const findChanges = (db: Database, settings: Parameters<typeof tryRecords>[1], planned: readonly PlannedRecord[]) =>
   bulkWriters.run({ customerId: settings.customer_id }, () =>
     db.transaction((sql) => tryRecords(sql, settings, planned)),
   );

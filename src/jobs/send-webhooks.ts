@@ -106,11 +106,7 @@ export function startSending(context: SendContext, key: string): { stop(): Promi
    * Sends to an endpoint until no event is left, its turn is over, or its customer has no free slot. Never rejects.
    * @param begun called after the first look at the endpoint's events
    */
-  async function serve(
-    { customer_id: customerId, id }: DueEndpoint,
-    isWorking: boolean,
-    begun: () => void,
-  ): Promise<void> {
+  async function serve({ customer_id: customerId, id }: DueEndpoint, isWorking: boolean, begun: () => void) {
     const log = context.log.child({ webhook_id: id, customer: customerId });
     const db = context.db.for({ customerId }, 'job');
     const visitor = { customerId, id, takenBy: crypto.randomUUID() };

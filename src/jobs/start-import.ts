@@ -120,12 +120,7 @@ export async function withSource<T>(
   }
 }
 
-async function openSource(
-  db: Database,
-  customerId: string,
-  row: SourceRow,
-  signal: AbortSignal | undefined,
-): Promise<ImportSource> {
+async function openSource(db: Database, customerId: string, row: SourceRow, signal: AbortSignal | undefined) {
   const parts = (from: number) => partsOf(db, customerId, row, from);
   if (row.format === 'xlsx') {
     const { sheets, rows } = await openXlsx(parts, row.file_bytes!, signal);

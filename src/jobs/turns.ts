@@ -90,11 +90,7 @@ async function endTurn(sql: Transaction, run: Taken, besides: { except?: string 
   if (await hasDueRun(sql, run.customer_id, run.queue, besides)) await enqueueNext(sql, run);
 }
 
-async function pauseAndEnqueue(
-  sql: Transaction,
-  run: Taken,
-  pause: { seconds: number; failed?: boolean },
-): Promise<void> {
+async function pauseAndEnqueue(sql: Transaction, run: Taken, pause: { seconds: number; failed?: boolean }) {
   await pauseRun(sql, run.customer_id, run, pause);
   await enqueueNext(sql, run, pause.seconds);
 }
@@ -102,11 +98,8 @@ async function pauseAndEnqueue(
 /** Number of turns for which a new run has priority: they come before the later turns of other runs. */
 const youngTurns = 5;
 
-const enqueueNext = (
-  sql: Transaction,
-  { queue, customer_id: customerId, attempt }: Taken,
-  seconds = 0,
-): Promise<void> => enqueueTurn(sql, queue, customerId, { seconds, isLate: attempt >= youngTurns });
+const enqueueNext = (sql: Transaction, { queue, customer_id: customerId, attempt }: Taken, seconds = 0) =>
+  enqueueTurn(sql, queue, customerId, { seconds, isLate: attempt >= youngTurns });
 
 export interface BatchResults {
   /** Results of the batch. A result is ignored, and not charged, if its input already has one. */
@@ -232,11 +225,7 @@ export const takeTurn =
     if (going.next === undefined) await context.db.transaction((sql) => endTurn(sql, run));
   };
 
-const takeFreeRun = <Q extends RunQueue>(
-  { db, message }: JobContext,
-  queue: Q,
-  customerId: string,
-): Promise<Taken<Q> | undefined> =>
+const takeFreeRun = <Q extends RunQueue>({ db, message }: JobContext, queue: Q, customerId: string) =>
   db.transaction(async (sql) => {
     // A worker that was frozen here must not take the run from the worker that got its message.
     if (message && !(await holdTurn(sql, queue, message))) return undefined;
@@ -309,8 +298,7 @@ async function storeFailure(sql: Transaction, run: Taken, isPassing: boolean): P
  * Returns the error that customers see after internal errors. The cause is only logged, because it may reveal internal
  * details.
  */
-const gaveUpMessage = (run: Run): string =>
-  `The ${nounOf(run)} failed repeatedly because of an internal error of the service`;
+const gaveUpMessage = (run: Run) => `The ${nounOf(run)} failed repeatedly because of an internal error of the service`;
 
 /** Milliseconds after which a turn starts no further batch, so that other customers come first. */
 const turnMs = 1_000;

@@ -8,7 +8,6 @@ import type { EventNoun, EventSource, UndoEstimate } from '../schemas/events.ts'
 import type { JobStarted } from '../schemas/jobs.ts';
 import { startJob, type JobCode } from './start-job.ts';
 import { isLockTimeout, isStatementTimeout } from '../database/pools.ts';
-import type { NewResult } from '../queries/jobs/jobs.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
 import { undoOthers } from '../queries/history/undo-others.ts';
@@ -219,12 +218,7 @@ async function writersOf(
   return new Map(writers.map((writer) => [`${writer.record_id} ${writer.field}`, writer]));
 }
 
-function resultOf(
-  position: number,
-  id: string,
-  { status, reason, restored, kept }: Outcome,
-  writers: Writers,
-): NewResult {
+function resultOf(position: number, id: string, { status, reason, restored, kept }: Outcome, writers: Writers) {
   const told = { position, item: id, status, reason: reason ?? null, charged: 0 };
   if (!restored && !kept) return told;
   const keptFields = (kept ?? []).map((field) => {

@@ -30,11 +30,7 @@ const unlockBatchSize = (job: JobRow): number =>
  * Otherwise does nothing.
  * @returns contact ids by prospect id
  */
-const toContacts = async (
-  sql: Transaction,
-  job: JobRow,
-  prospects: readonly Prospect[],
-): Promise<Map<string, string>> =>
+const toContacts = async (sql: Transaction, job: JobRow, prospects: readonly Prospect[]) =>
   job.sync_crm ? syncProspects(sql, job.customer_id, prospects, listsOf(job)) : new Map<string, string>();
 
 const unlockResult = (
@@ -147,8 +143,7 @@ async function destinationOf(
   return { lists: known.length > 0 ? { list_ids: known } : {}, sync_crm: sync_crm || known.length > 0 };
 }
 
-const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> =>
-  catalog.find([...new Set(ids)]);
+const findChosen = (catalog: Pick<Catalog, 'find'>, ids: readonly string[]) => catalog.find([...new Set(ids)]);
 
 /** Returns the prospects with these ids that the catalog has. Returns none if the catalog does not respond. */
 export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readonly string[]): Promise<Prospect[]> {

@@ -313,12 +313,7 @@ const polling = { pollingIntervalSeconds: 2, notifyPollingIntervalSeconds: 2 };
 
 const slotsPerCustomer = (atOnce: number): number => Math.max(1, Math.floor(atOnce / 2));
 
-async function startKind(
-  boss: PgBoss,
-  kind: JobKind,
-  handlers: Partial<Handlers>,
-  context: SharedContext,
-): Promise<void> {
+async function startKind(boss: PgBoss, kind: JobKind, handlers: Partial<Handlers>, context: SharedContext) {
   const { handle, atOnce } = handlers[kind] as { handle: Handler<JobKind>; atOnce: number };
   const work: WorkHandler<Payload<JobKind> | null> = async ([job]) => {
     const { id, retryCount, signal } = job!;

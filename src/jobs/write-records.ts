@@ -195,8 +195,7 @@ async function writeInOrder(
   return planned.map((record) => outcomes.get(record)!);
 }
 
-const isRepeated = (outcome: Outcome): boolean =>
-  outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
+const isRepeated = (outcome: Outcome) => outcome.status === 'failed' && outcome.error instanceof RepeatedRecord;
 
 const partsOfRejectedBatch = 10;
 
@@ -343,8 +342,7 @@ function errorOf(
   return joined([...(faults.length > 0 ? texts : [...texts, message]), ...ids]);
 }
 
-const textOf = ({ path, message }: Fault): string =>
-  path === '' ? message : `${tokensOf(path).join('.')}: ${message}`;
+const textOf = ({ path, message }: Fault) => (path === '' ? message : `${tokensOf(path).join('.')}: ${message}`);
 
 const maxMessage = 2_000;
 
