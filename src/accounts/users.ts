@@ -17,7 +17,7 @@ import {
   requireOtherAdmin,
   setPasswordByLink,
   createSession,
-  changePassword,
+  setPassword,
   findAccount,
   findAccountByEmail,
 } from '../queries/accounts/users.ts';
@@ -195,7 +195,9 @@ export async function replacePassword(
   const right = await verifyPassword(account?.password_hash, body.current_password);
   const hash = right ? await hashPassword(body.new_password) : '';
   const done = await db.transaction(async (sql) => {
-    if (account && right && (await changePassword(sql, account, hash, tokenHash, by))) return true;
+    const change = { customerId, userId, passwordHash: hash, event: 'user.password_changed', by } as const;
+    const before = account && right && { hash: account.password_hash, kept: tokenHash };
+    if (before && (await setPassword(sql, change, before))) return true;
     await recordEvent(sql, { event: 'user.password_change_failed', customerId, userId, by });
     return false;
   });

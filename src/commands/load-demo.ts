@@ -29,7 +29,7 @@ import { hashPassword } from '../accounts/users.ts';
 import { issueKey } from '../queries/accounts/api-keys.ts';
 import { grantCredits } from '../queries/jobs/credits.ts';
 import { hasCustomerWithoutUser, createCustomer } from '../queries/accounts/customers.ts';
-import { findAccountByEmail, createUser, resetPassword } from '../queries/accounts/users.ts';
+import { findAccountByEmail, createUser, setPassword } from '../queries/accounts/users.ts';
 import { commandLine, type User } from '../schemas/accounts.ts';
 import { pools, type UnlockContacts } from '../schemas/jobs.ts';
 import { scopes } from '../schemas/scopes.ts';
@@ -240,7 +240,8 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
     const { id: userId, customer_id: customerId } = known ?? (await makeDemoCustomer(sql, passwordHash));
     const spender = { customerId, apiKeyId: null };
     if (!known && prospects) await startJob(sql, spender, await planUnlock(sql, spender, config, firstJob, prospects));
-    if (known) await resetPassword(sql, customerId, userId, passwordHash);
+    const reset = { customerId, userId, passwordHash, event: 'user.password_reset', by: commandLine } as const;
+    if (known) await setPassword(sql, reset);
     const given = { name: 'demo', expiration: 7 as const, permissions: [...scopes] };
     const { key } = await issueKey(sql, { customerId, userId }, given, config.KEY_PREFIX, commandLine);
     return { customerId, created: !known, email: adminEmail, password, key, prospects };

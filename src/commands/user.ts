@@ -5,10 +5,9 @@ import { lengthOf } from '../text/fold.ts';
 import { UsageError, commandAction, asEmail, asName, table, verb } from './command.ts';
 import type { Transaction } from '../database/db.ts';
 import { hashPassword } from '../accounts/users.ts';
-import { deactivateUser, createUser, listUsers, resetPassword } from '../queries/accounts/users.ts';
-import { requireOwner } from '../queries/records/finders.ts';
+import { deactivateUser, createUser, listUsers, setPassword } from '../queries/accounts/users.ts';
 import { commandLine, roles, type Role, type User } from '../schemas/accounts.ts';
-import { forCustomer, inTransaction } from './database.ts';
+import { forCustomer, forOwner } from './database.ts';
 
 /**
  * Reads a password from standard input, without the line break at the end.
@@ -65,12 +64,15 @@ const deactivate = (options: { user: string }): Promise<User> => changeUser(opti
 
 async function reset(options: { user: string }): Promise<User> {
   const passwordHash = await hashPassword(await readPassword());
-  return changeUser(options.user, (sql, customerId, userId) => resetPassword(sql, customerId, userId, passwordHash));
+  const reset = { passwordHash, event: 'user.password_reset', by: commandLine } as const;
+  return changeUser(options.user, (sql, customerId, userId) => setPassword(sql, { customerId, userId, ...reset }));
 }
 
-const changeUser = (userId: string, change: (sql: Transaction, customerId: string, userId: string) => Promise<void>) =>
-  inTransaction(async (sql) => {
-    const customerId = await requireOwner(sql, 'users', userId);
+const changeUser = (
+  userId: string,
+  change: (sql: Transaction, customerId: string, userId: string) => Promise<unknown>,
+) =>
+  forOwner('users', userId, async (sql, customerId) => {
     await change(sql, customerId, userId);
     const users = await listUsers(sql, customerId);
     return users.find(({ id }) => id === userId)!;

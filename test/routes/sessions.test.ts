@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { listEvents, nobody } from '../../src/queries/accounts/customers.ts';
-import { resetPassword } from '../../src/queries/accounts/users.ts';
+import { setPassword } from '../../src/queries/accounts/users.ts';
 import { startApp } from '../setup/app.ts';
 import { unique, type Answer } from '../setup/factories.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
@@ -58,8 +58,10 @@ describe('POST /api/auth/login', () => {
     const { id } = await customer();
     const { email, userId } = await makeLogin(app, id);
     let attempt: Promise<Answer> | undefined;
+    const by = { actor: 'test', address: null };
+    const reset = { customerId: id, userId, passwordHash: 'another', event: 'user.password_reset', by } as const;
     await db.transaction(async (sql) => {
-      await resetPassword(sql, id, userId, 'another');
+      await setPassword(sql, reset);
       attempt = login(app, email); // finds and verifies the hash as it was committed, then waits for this transaction
       await somebodyWaitsFor(sql, owner);
     });

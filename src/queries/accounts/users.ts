@@ -236,33 +236,6 @@ export async function findAccount(sql: Queryable, customerId: string, userId: st
   return row;
 }
 
-/**
- * Changes a password, and deletes the user's other sessions.
- * @param account with the password hash that the caller has checked
- * @param kept token hash of the current session
- * @returns false if the stored password hash is no longer the one in `account`
- */
-export async function changePassword(
-  sql: Transaction,
-  account: Account,
-  passwordHash: string,
-  kept: TokenHash,
-  by: Actor,
-): Promise<boolean> {
-  const { customer_id: customerId, id: userId } = account;
-  await blockLogins(sql, userId);
-  const changed = await sql`
-    update users
-    set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
-    where customer_id = ${customerId}
-      and id = ${userId}
-      and password_hash = ${account.password_hash}`;
-  if (changed.count === 0) return false;
-  await voidAccess(sql, customerId, userId, kept);
-  await recordEvent(sql, { event: 'user.password_changed', customerId, userId, by });
-  return true;
-}
-
 async function voidAccess(sql: Transaction, customerId: string, userId: string, kept?: TokenHash): Promise<void> {
   await sql`
     delete from sessions
@@ -275,27 +248,40 @@ async function voidAccess(sql: Transaction, customerId: string, userId: string, 
       and user_id = ${userId}`;
 }
 
-export async function resetPassword(
+interface PasswordChange {
+  customerId: string;
+  userId: string;
+  passwordHash: string;
+  event: 'user.password_changed' | 'user.password_reset' | 'user.password_set';
+  by: Actor;
+}
+
+/**
+ * Sets a password, and deletes the user's sessions and link.
+ * @param before password hash that the caller has checked. `kept`: token hash of the session that stays
+ * @returns false if the stored password hash is no longer `before.hash`
+ */
+export async function setPassword(
   sql: Transaction,
-  customerId: string,
-  userId: string,
-  passwordHash: string,
-  event: 'user.password_reset' | 'user.password_set' = 'user.password_reset',
-  by: Actor = commandLine,
-): Promise<void> {
+  { customerId, userId, passwordHash, event, by }: PasswordChange,
+  before?: { hash: string; kept: TokenHash },
+): Promise<boolean> {
   await blockLogins(sql, userId);
-  await sql`
+  const changed = await sql`
     update users
     set password_hash = ${passwordHash}, updated_at = (select clock_timestamp())
     where customer_id = ${customerId}
-      and id = ${userId}`;
-  await voidAccess(sql, customerId, userId);
+      and id = ${userId}
+      ${before ? sql`and password_hash = ${before.hash}` : sql``}`;
+  if (changed.count === 0) return false;
+  await voidAccess(sql, customerId, userId, before?.kept);
   await recordEvent(sql, { event, customerId, userId, by });
+  return true;
 }
 
 /**
  * Sets the password of the user to whom a link belongs. The link works only once.
- * @returns undefined if the link is no longer valid
+ * @returns false if the link is no longer valid
  */
 export async function setPasswordByLink(
   sql: Transaction,
@@ -303,13 +289,12 @@ export async function setPasswordByLink(
   token: TokenHash,
   passwordHash: string,
   address: string,
-): Promise<LinkedUser | undefined> {
+): Promise<boolean> {
   await blockLogins(sql, id); // two who use it at once come one after the other
   const user = await findLinkedUser(sql, token);
-  if (!user) return undefined;
+  if (!user) return false;
   const by = { actor: user.email, address };
-  await resetPassword(sql, customer_id, id, passwordHash, 'user.password_set', by);
-  return user;
+  return setPassword(sql, { customerId: customer_id, userId: id, passwordHash, event: 'user.password_set', by });
 }
 
 /**
