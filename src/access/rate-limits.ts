@@ -25,14 +25,12 @@ const silenceMs = 2_000;
 export class RedisServer {
   readonly client: Redis;
   readonly #log: FastifyBaseLogger;
-  readonly #purpose: string;
   #isUsable = false;
   #isWorking = true;
   #connectionFault = 'no connection yet';
 
-  private constructor(client: Redis, purpose: string, log: FastifyBaseLogger) {
+  private constructor(client: Redis, log: FastifyBaseLogger) {
     this.#log = log;
-    this.#purpose = purpose;
     this.client = client;
     this.client.on('ready', () => {
       this.#isUsable = true;
@@ -42,11 +40,8 @@ export class RedisServer {
     this.client.on('error', ({ message }) => (this.#connectionFault = message));
   }
 
-  /**
-   * Connects to a Redis server. Waits at most one second; after that, connecting continues in the background.
-   * @param purpose use of the server in log lines, such as `rate limits`
-   */
-  static async open(url: string, purpose: string, log: FastifyBaseLogger): Promise<RedisServer> {
+  /** Connects to a Redis server. Waits at most one second; after that, connecting continues in the background. */
+  static async open(url: string, log: FastifyBaseLogger): Promise<RedisServer> {
     const { Redis } = await import('ioredis'); // few installations use it
     const client = new Redis(url, {
       lazyConnect: true,
@@ -57,7 +52,7 @@ export class RedisServer {
       socketTimeout: silenceMs,
       retryStrategy: () => reconnectMs,
     });
-    const server = new RedisServer(client, purpose, log);
+    const server = new RedisServer(client, log);
     await Promise.race([server.client.connect().catch(() => undefined), sleep(openMs, undefined, { ref: false })]);
     return server;
   }
@@ -66,7 +61,7 @@ export class RedisServer {
     if (!this.#isUsable) return this.#fail(this.#connectionFault);
     try {
       const answer = await inTime(command());
-      if (!this.#isWorking) this.#log.info(`the server for ${this.#purpose} answers again`);
+      if (!this.#isWorking) this.#log.info('the server for rate limits answers again');
       this.#isWorking = true;
       return answer;
     } catch (error) {
@@ -80,7 +75,7 @@ export class RedisServer {
 
   /** Closes the connection after a failed command, and opens a new one. Logs the reason only once per outage. */
   #fail(reason: string): undefined {
-    if (this.#isWorking) this.#log.warn({ reason }, `the server for ${this.#purpose} does not answer`);
+    if (this.#isWorking) this.#log.warn({ reason }, 'the server for rate limits does not answer');
     this.#isWorking = false;
     if (!this.#isUsable) return;
     this.#isUsable = false;
@@ -231,7 +226,7 @@ export interface RateLimits extends Partial<Record<Policy, Limit>> {
  */
 export async function openRateLimits(config: Config, log: FastifyBaseLogger): Promise<RateLimits> {
   const isOn = config.RATE_LIMITS === 'on';
-  const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, 'rate limits', log) : undefined;
+  const server = isOn && config.REDIS_URL ? await RedisServer.open(config.REDIS_URL, log) : undefined;
   const limits: Partial<Record<Policy, Limit>> = {};
   for (const policy of policies) {
     const quota = config[variables[policy]];
