@@ -42,6 +42,12 @@ const isOpen = (sql: Queryable, customerId: string, jobId: string) => sql`
       and r.position = i.position
   ) is null`;
 
+const inputsOf = (sql: Queryable, customerId: string, jobId: string, more = sql``) => sql`
+  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate ${more}
+  from job_inputs i
+  where i.customer_id = ${customerId}
+    and i.job_id = ${jobId}`;
+
 /**
  * Returns the next inputs without a result, in order. Call it only if all inputs up to position `after` have a result.
  */
@@ -51,10 +57,7 @@ export const findNextInputs = (
   jobId: string,
   { after, limit }: { after: number; limit: number },
 ): Promise<JobInput[]> => sql`
-  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
-  from job_inputs i
-  where i.customer_id = ${customerId}
-    and i.job_id = ${jobId}
+  ${inputsOf(sql, customerId, jobId)}
     and i.position > ${after}
     and ${isOpen(sql, customerId, jobId)}
   order by i.position
@@ -74,25 +77,20 @@ export const findNextEmails = (
   customerId: string,
   jobId: string,
   { after, limit, reuseHours }: { after: number; limit: number; reuseHours: number },
-): Promise<EmailInput[]> => sql`
-  select
-    i.position, i.item, i.address, i.contact_ids, i.is_duplicate,
-    ${reuseHours > 0 ? earlierVerification(sql, customerId, sql`i.address`, sinceOfJob(sql, jobId, reuseHours)) : sql`null`}
-      as earlier
-  from job_inputs i
-  where i.customer_id = ${customerId}
-    and i.job_id = ${jobId}
-    and i.position > ${after}
-    and not i.is_duplicate
-    and ${isOpen(sql, customerId, jobId)}
-  order by i.position
-  limit ${limit}`;
+): Promise<EmailInput[]> => {
+  const since = sinceOfJob(sql, jobId, reuseHours);
+  const earlier = reuseHours > 0 ? earlierVerification(sql, customerId, sql`i.address`, since) : sql`null`;
+  return sql`
+    ${inputsOf(sql, customerId, jobId, sql`, ${earlier} as earlier`)}
+      and i.position > ${after}
+      and not i.is_duplicate
+      and ${isOpen(sql, customerId, jobId)}
+    order by i.position
+    limit ${limit}`;
+};
 
 export const findDuplicateInputs = (sql: Queryable, customerId: string, jobId: string): Promise<JobInput[]> => sql`
-  select i.position, i.item, i.address, i.contact_ids, i.is_duplicate
-  from job_inputs i
-  where i.customer_id = ${customerId}
-    and i.job_id = ${jobId}
+  ${inputsOf(sql, customerId, jobId)}
     and i.is_duplicate
   order by i.position`;
 
