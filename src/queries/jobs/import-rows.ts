@@ -382,24 +382,18 @@ export async function rememberMapping(
         else import_mappings.mapping
       end,
       used_at = excluded.used_at`;
-  await forgetOldest(sql, customerId);
-}
-
-async function forgetOldest(sql: Transaction, customerId: string): Promise<void> {
   // Skips rows that another transaction is using: to wait for them could be a deadlock.
-  const surplus = await sql<{ object: string; headers: Buffer }[]>`
-    select object, headers
-    from import_mappings
+  await sql`
+    delete from import_mappings
     where customer_id = ${customerId}
-    order by used_at desc
-    offset ${maxRemembered}
-    for update skip locked`;
-  for (const { object, headers } of surplus)
-    await sql`
-      delete from import_mappings
-      where customer_id = ${customerId}
-        and object = ${object}
-        and headers = ${headers}`;
+      and (object, headers) in (
+        select object, headers
+        from import_mappings
+        where customer_id = ${customerId}
+        order by used_at desc
+        offset ${maxRemembered}
+        for update skip locked
+      )`;
 }
 
 export const isWaiting = (sql: Queryable) => sql`
