@@ -32,7 +32,7 @@ export interface Management {
   customerId: string;
   by: Actor;
   /** The calling API key, and the types of events that it may read. Undefined if a user or the command line calls. */
-  key?: { id: string; types: readonly EventType[] };
+  key?: { id: string; types: readonly EventType[] } | undefined;
 }
 
 function requireReadable({ key }: Pick<Management, 'key'>, types: readonly EventType[]): void {
@@ -58,7 +58,7 @@ export async function showEndpoints({
   key,
 }: Pick<Management, 'db' | 'customerId' | 'key'>): Promise<Endpoint[]> {
   const all = await db.lookup((sql) => listEndpoints(sql, customerId));
-  const states = all.filter((one) => isVisible({ ...(key && { key }) }, one));
+  const states = all.filter((one) => isVisible({ key }, one));
   const waiting = await db.search((sql) => Promise.all(states.map((state) => countWaiting(sql, customerId, state))));
   return states.map(({ begins_at: _beginsAt, ends_at: _endsAt, pending: _pending, ...shown }, i) => ({
     ...shown,
@@ -77,7 +77,7 @@ export async function endpointCreation(
   { db, config, customerId, by, key }: Management,
   { url, types, bulk = false, description = '' }: EndpointRequest,
 ): Promise<Issue> {
-  requireReadable({ ...(key && { key }) }, types);
+  requireReadable({ key }, types);
   const box = requireSecretBox(config.WEBHOOK_SECRET_KEY);
   requireTarget(config, url);
   const secret = newSecret();
@@ -85,7 +85,7 @@ export async function endpointCreation(
   const { position: end } = await findEnd(db, customerId);
   const given = { url, types: [...new Set(types)], bulk, description, secret: sealed, end, apiKeyId: key?.id ?? null };
   return async (sql) => {
-    await requireKey(sql, { customerId, ...(key && { key }) });
+    await requireKey(sql, { customerId, key });
     return withSecret(await createEndpoint(sql, customerId, given, by), secret);
   };
 }
@@ -113,12 +113,12 @@ export async function updateEndpoint(
   id: string,
   { types, ...given }: EndpointChange,
 ): Promise<EndpointSettings> {
-  requireReadable({ ...(key && { key }) }, types ?? []);
+  requireReadable({ key }, types ?? []);
   if (given.url !== undefined) requireTarget(config, given.url);
   const change = { ...given, ...(types && { types: [...new Set(types)] }) };
   const end = change.active === undefined ? 0 : (await findEnd(db, customerId)).position;
   return db.transaction(async (sql) => {
-    await requireKey(sql, { customerId, ...(key && { key }) });
+    await requireKey(sql, { customerId, key });
     return changeEndpoint(sql, customerId, id, { change, end, apiKeyId: key?.id ?? null }, by);
   });
 }
