@@ -16,7 +16,16 @@ import {
   listUnfinishedImports,
 } from '../queries/jobs/catalog-imports.ts';
 import { countUnindexed } from '../queries/jobs/unlocks.ts';
-import { commandAction, printed, asInteger, asUuid, ignoreQuit, UsageError, keepHeapSmall, verb } from './command.ts';
+import {
+  commandAction,
+  printed,
+  asInteger,
+  asNextUuid,
+  ignoreQuit,
+  UsageError,
+  keepHeapSmall,
+  verb,
+} from './command.ts';
 import { withCatalog } from './database.ts';
 import { progressOn, type Progress } from './progress.ts';
 
@@ -44,7 +53,7 @@ export function define(command: Command): void {
   ).action(commandAction(reindex, ({ people }) => `Reindexed ${people} people`));
 
   verb(command, 'remove', 'remove people from the catalog; their unlocks are kept')
-    .requiredOption('--id <id>', 'person id; repeatable', (id: string, ids?: string[]) => [...(ids ?? []), asUuid(id)])
+    .requiredOption('--id <id>', 'person id; repeatable', asNextUuid)
     .action(commandAction(remove, ({ removed }) => `Removed ${removed} people`));
 
   verb(command, 'status', 'show the state of the catalog').action(commandAction(status, printStatus));

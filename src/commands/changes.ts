@@ -1,10 +1,9 @@
 import { Option, type Command } from 'commander';
 import { countUndo, startUndo } from '../jobs/undo.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { listChanges } from '../queries/history/history.ts';
 import { type Change, eventNouns, type EventNoun, type UndoEstimate } from '../schemas/events.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
-import { withDatabase } from './database.ts';
+import { withCustomer } from './database.ts';
 import { asInteger, asUuid, commandAction, table, verb } from './command.ts';
 
 export function define(command: Command): void {
@@ -30,8 +29,7 @@ interface ListOptions {
 }
 
 const list = ({ customer, object, record, change, limit }: ListOptions): Promise<Change[]> =>
-  withDatabase(async (db) => {
-    await db.lookup((sql) => requireCustomer(sql, customer));
+  withCustomer(customer, async ({ db }) => {
     const filters = {
       ...(object && { object }),
       ...(record && { record_id: record }),
@@ -54,9 +52,8 @@ interface UndoOptions {
 }
 
 const undo = ({ customer, change, dryRun }: UndoOptions): Promise<JobStarted | UndoEstimate> =>
-  withDatabase(async (db) => {
-    const { id: customerId } = await db.lookup((sql) => requireCustomer(sql, customer));
-    const by = { customerId, apiKeyId: null };
+  withCustomer<JobStarted | UndoEstimate>(customer, async ({ db }) => {
+    const by = { customerId: customer, apiKeyId: null };
     return dryRun ? countUndo(db, by, change) : db.transaction((sql) => startUndo(sql, by, change));
   });
 

@@ -66,6 +66,11 @@ const formatted = (format: Format, expected: string) => (value: string) => {
 
 export const asUuid = (value: string): string => canonicalId(formatted('uuid', 'a UUID')(value))!;
 
+export const asUuids = (value: string): string[] => value.split(',').map((id) => asUuid(id.trim()));
+
+/** Reads an id of an option that can be repeated. */
+export const asNextUuid = (value: string, before: string[] = []): string[] => [...before, asUuid(value)];
+
 export const asName = (value: string): string => formatted('name', '1 to 255 characters')(value).trim();
 
 export const asKeyName = (value: string): string => formatted('key-name', '1 to 120 characters')(value).trim();

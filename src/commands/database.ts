@@ -5,7 +5,8 @@ import { readConfig, type Config } from '../process/config.ts';
 import { isDistributed } from '../database/citus.ts';
 import { openDatabase, type SharedDatabase, type Transaction } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
+import { requireCustomer, type Customer } from '../queries/accounts/customers.ts';
+import { requireOwner, type OwnedTable } from '../queries/records/finders.ts';
 import { keyFromFile } from '../accounts/webhook-targets.ts';
 
 interface Server {
@@ -118,10 +119,21 @@ export const withDatabase = <T>(work: (db: SharedDatabase) => Promise<T>): Promi
 export const inTransaction = <T>(work: (sql: Transaction) => Promise<T>): Promise<T> =>
   withDatabase((db) => db.transaction(work));
 
-export const forCustomer = <T>(
-  customer: string,
-  work: (sql: Transaction, customerId: string) => Promise<T>,
-): Promise<T> => inTransaction(async (sql) => work(sql, (await requireCustomer(sql, customer)).id));
+type CustomerWork<T> = (sql: Transaction, customerId: string) => Promise<T>;
+
+export const forCustomer = <T>(customer: string, work: CustomerWork<T>): Promise<T> =>
+  inTransaction(async (sql) => work(sql, (await requireCustomer(sql, customer)).id));
+
+/** Runs `work` for the customer of a record. */
+export const forOwner = <T>(table: OwnedTable, id: string, work: CustomerWork<T>): Promise<T> =>
+  inTransaction(async (sql) => work(sql, await requireOwner(sql, table, id)));
+
+/** Runs `work` with the services, once it is known that the customer exists. */
+export const withCustomer = <T>(
+  customerId: string,
+  work: (services: OpenServices, customer: Customer) => Promise<T>,
+): Promise<T> =>
+  withServices(async (services) => work(services, await services.db.lookup((sql) => requireCustomer(sql, customerId))));
 
 /**
  * Milliseconds that a statement of a command on the whole catalog may take. Such statements take longer than those of

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { openCursors, findEnd, readEvents } from '../queries/records/feed.ts';
 import type { FeedCursors, FeedEvent, FeedPosition } from '../queries/records/feed.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
-import { withDatabase } from './database.ts';
+import { withCustomer } from './database.ts';
 import { asSome, ignoreQuit, UsageError, verb } from './command.ts';
 
 export function define(command: Command): void {
@@ -29,8 +28,7 @@ interface TailOptions {
 const pauseMs = 500;
 
 const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
-  withDatabase(async (db) => {
-    const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
+  withCustomer(customer, async ({ db }, { id }) => {
     const cursors = await openCursors(db);
     let after = cursor === undefined ? await findEnd(db, id) : positionOfCursor(cursors, id, cursor);
     for (;;) {

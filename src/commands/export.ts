@@ -7,10 +7,9 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { Database } from '../database/db.ts';
 import { readFields } from '../files/columns.ts';
 import { openExport, type ExportedRecords } from '../files/write-records.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../schemas/files.ts';
 import { ignoreQuit, printed, UsageError, verb } from './command.ts';
-import { withDatabase } from './database.ts';
+import { withCustomer } from './database.ts';
 import { progressOn } from './progress.ts';
 
 interface Exportable {
@@ -100,8 +99,7 @@ async function exportToFile(exportable: Exportable, options: ChosenOptions & { o
 }
 
 const exportTo = (stream: Writable, { noun, open }: Exportable, { customer, format, fields }: ChosenOptions) =>
-  withDatabase(async (db) => {
-    const { id } = await db.transaction((sql) => requireCustomer(sql, customer));
+  withCustomer(customer, async ({ db }, { id }) => {
     const exported = open(db, id);
     const progress = progressOn(process.stderr, await exported.count());
     let records = 0;

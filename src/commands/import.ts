@@ -31,11 +31,10 @@ import {
 import { type Progress, progressOn } from './progress.ts';
 import { gunzipIfPacked } from '../files/encodings.ts';
 import { openErrorsFile } from '../jobs/errors-file.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { hasWorker } from '../queries/jobs/runs.ts';
 import type { MatchField } from '../schemas/batches.ts';
-import { asName, asUuid, printed, table, UsageError, keepHeapSmall, verb } from './command.ts';
-import { withDatabase } from './database.ts';
+import { asName, asNextUuid, printed, table, UsageError, keepHeapSmall, verb } from './command.ts';
+import { withCustomer } from './database.ts';
 
 const canAsk = (isStandardInput: boolean): boolean => !isStandardInput && process.stdin.isTTY && process.stderr.isTTY;
 
@@ -137,10 +136,8 @@ export function defineImport(command: Command, object: ImportObject): void {
     .option('--name <name>', 'name of the import', asName)
     .option('--errors <file>', 'file to write the failed records to')
     .action((file: string, options: ImportOptions) => importAndReport(object, file, options));
-  if (object === 'contacts') added.option('--list <id>', 'list to add the contacts to; repeatable', asUuids);
+  if (object === 'contacts') added.option('--list <id>', 'list to add the contacts to; repeatable', asNextUuid);
 }
-
-const asUuids = (id: string, ids: string[] = []): string[] => [...ids, asUuid(id)];
 
 function asMapping(text: string): Mapping {
   try {
@@ -192,8 +189,8 @@ async function importStored(object: ImportObject, file: string, options: ImportO
   const fingerprint = await fingerprintOf(settings, open());
   const progress = progressOn(process.stderr, undefined);
   try {
-    return await withDatabase(async (db) => {
-      const customerId = await requireActiveCustomer(db, options.customer);
+    return await withCustomer(options.customer, async ({ db }, { id: customerId, status }) => {
+      if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
       const id = await findOrBegin(db, customerId, settings, fingerprint);
       await sendIfMissing(db, customerId, id, open);
       if (options.guess) await showAndStart(db, customerId, id, { asks: !options.yes, progress });
@@ -235,12 +232,6 @@ async function fingerprintOf(settings: ImportCreate, pieces: AsyncIterable<Buffe
   const hash = createHash('sha256').update(`${JSON.stringify(settings)}\n`);
   for await (const piece of pieces) hash.update(piece);
   return hash.digest();
-}
-
-async function requireActiveCustomer(db: Database, customerId: string): Promise<string> {
-  const { id, status } = await db.transaction((sql) => requireCustomer(sql, customerId));
-  if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
-  return id;
 }
 
 const findOrBegin = (db: Database, customerId: string, settings: ImportCreate, fingerprint: Buffer): Promise<string> =>

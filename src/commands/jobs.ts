@@ -3,10 +3,9 @@ import type { Transaction } from '../database/db.ts';
 import { retryJob } from '../jobs/job-types.ts';
 import { cancelJob } from '../jobs/start-job.ts';
 import { requireJobView, listLatestJobs, type OwnedJob } from '../queries/jobs/jobs.ts';
-import { requireOwner } from '../queries/records/finders.ts';
 import { jobStatuses, allJobs, type JobStatus } from '../schemas/jobs.ts';
 import { commandAction, asInteger, asUuid, table, verb } from './command.ts';
-import { inTransaction, withDatabase } from './database.ts';
+import { forOwner, withDatabase } from './database.ts';
 
 export function define(command: Command): void {
   verb(command, 'list', 'list the jobs that spend credits, newest first')
@@ -35,8 +34,7 @@ const list = (options: { customer?: string; status?: JobStatus; limit: number })
 const act =
   (change: (sql: Transaction, customerId: string, id: string) => Promise<string>) =>
   ({ job }: { job: string }): Promise<OwnedJob> =>
-    inTransaction(async (sql) => {
-      const customer_id = await requireOwner(sql, 'jobs', job);
+    forOwner('jobs', job, async (sql, customer_id) => {
       const id = await change(sql, customer_id, job);
       return { customer_id, ...(await requireJobView(sql, customer_id, id, allJobs)) };
     });

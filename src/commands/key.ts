@@ -2,14 +2,13 @@ import { InvalidArgumentError, Option, type Command } from 'commander';
 import { readConfig } from '../process/config.ts';
 import { conflict } from '../errors.ts';
 import { findApiKey, issueKey, listApiKeys, revokeKey, type Issued } from '../queries/accounts/api-keys.ts';
-import { requireOwner } from '../queries/records/finders.ts';
 import { findFirstAdmin } from '../queries/accounts/users.ts';
 import { capPeriods, durations, maxCap, noCaps, commandLine } from '../schemas/accounts.ts';
 import type { ApiKey, Duration, SpendCap, SpendCaps } from '../schemas/accounts.ts';
 import { isUsual, scopes, type Scope } from '../schemas/scopes.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { commandAction, asInteger, asKeyName, asSome, table, verb } from './command.ts';
-import { forCustomer, inTransaction } from './database.ts';
+import { forCustomer, forOwner } from './database.ts';
 
 export function define(command: Command): void {
   verb(
@@ -75,8 +74,7 @@ const describe = ({ id, key, expires_at }: Issued): string =>
 const list = ({ customer }: { customer: string }): Promise<ApiKey[]> => forCustomer(customer, listApiKeys);
 
 const revoke = (options: { key: string }): Promise<ApiKey> =>
-  inTransaction(async (sql) => {
-    const customerId = await requireOwner(sql, 'api_keys', options.key);
+  forOwner('api_keys', options.key, async (sql, customerId) => {
     await revokeKey(sql, customerId, options.key, commandLine);
     return (await findApiKey(sql, customerId, options.key))!;
   });

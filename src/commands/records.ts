@@ -1,9 +1,7 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { Transaction } from '../database/db.ts';
 import { toEnrichEstimate } from '../jobs/enrichment.ts';
 import { estimateJob, prepareJob } from '../jobs/job-types.ts';
 import { startJob } from '../jobs/start-job.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { exportCompanies } from '../queries/crm/companies.ts';
 import { exportContacts } from '../queries/crm/contacts.ts';
 import { findDuplicates } from '../queries/crm/duplicates.ts';
@@ -23,8 +21,18 @@ import type { EnrichedField, EnrichEstimate, DuplicateGroup, DuplicateKey, Merge
 import { companyFileFields, contactFileFields, opportunityFileFields, productFileFields } from '../schemas/files.ts';
 import type { JobStarted } from '../schemas/jobs.ts';
 import { compile } from '../validation/validator.ts';
-import { asInteger, asSome, asUuid, commandAction, table, UsageError, verb, type CommandModule } from './command.ts';
-import { withServices } from './database.ts';
+import {
+  asInteger,
+  asSome,
+  asUuid,
+  asUuids,
+  commandAction,
+  table,
+  UsageError,
+  verb,
+  type CommandModule,
+} from './command.ts';
+import { withCustomer } from './database.ts';
 import { defineExport } from './export.ts';
 import { defineImport } from './import.ts';
 
@@ -91,28 +99,14 @@ function defineEnrichment(command: Command): void {
     .action(commandAction(enrich, printEnrichment));
 }
 
-const asUuids = (value: string): string[] => value.split(',').map((id) => asUuid(id.trim()));
-
 function addField(value: string, fields: Record<string, string> = {}): Record<string, string> {
   const [name = '', id = ''] = value.split('=');
   if (name === '') throw new InvalidArgumentError('It must be a field and an id, such as job_title=<id>.');
   return { ...fields, [name]: asUuid(id) };
 }
 
-const groupsAtOnce = 100;
-
 const duplicates = ({ customer, by, limit }: { customer: string; by: DuplicateKey; limit: number }) =>
-  withServices(async ({ db: all }) => {
-    const { id } = await all.transaction((sql) => requireCustomer(sql, customer));
-    const db = all.for({ customerId: id }, 'command');
-    const found: DuplicateGroup[] = [];
-    for (let page = 1; found.length < limit; page += 1) {
-      const { rows: groups } = await findDuplicates(db, id, { by, paginate: { page, limit: groupsAtOnce } });
-      found.push(...groups);
-      if (groups.length < groupsAtOnce) break;
-    }
-    return found.slice(0, limit);
-  });
+  withCustomer(customer, async ({ db }) => (await findDuplicates(db, customer, { by, paginate: { limit } })).rows);
 
 const printGroups = (groups: DuplicateGroup[]): string =>
   table(groups, { VALUE: 'value', COUNT: 'count', IDS: ({ ids }) => ids.join(',') });
@@ -128,12 +122,11 @@ const merging = (noun: Cleaned) => {
   const { body, merge } = cleaned[noun];
   const check = compile(body);
   return ({ customer, id, mergeIds: merge_ids, field: fields }: MergeOptions) =>
-    withServices(async ({ db }) => {
+    withCustomer(customer, async ({ db }) => {
       const given: Merge = { id, merge_ids, ...(fields ? { fields } : {}) };
       const valid = check(given);
       if (valid !== true) throw valid.error;
-      const found = await db.transaction((sql) => requireCustomer(sql, customer));
-      await db.for({ customerId: found.id }, 'command').transaction((sql: Transaction) => merge(sql, found.id, given));
+      await db.transaction((sql) => merge(sql, customer, given));
       return { id, merged: merge_ids };
     });
 };
@@ -150,12 +143,10 @@ interface EnrichOptions {
   yes?: true;
 }
 
-function enrich({ yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
+function enrich({ customer: customerId, yes, ...options }: EnrichOptions): Promise<EnrichEstimate | JobStarted> {
   if (yes && options.maxCredits === undefined) throw new UsageError('--yes needs --max-credits');
   if (options.list && options.ids) throw new UsageError('give --list or --ids, not both');
-  return withServices(async ({ db: all, config, catalog }) => {
-    const { id: customerId } = await all.transaction((sql) => requireCustomer(sql, options.customer));
-    const db = all.for({ customerId }, 'command');
+  return withCustomer<EnrichEstimate | JobStarted>(customerId, async ({ db, config, catalog }) => {
     const { list, ids, fields, overwrite = false } = options;
     const body = {
       ...(ids ? { contact_ids: ids } : { filters: list ? { list_id: list } : {} }),

@@ -1,14 +1,13 @@
 import type { Command } from 'commander';
 import { endpointCreation, secretRotation, showEndpoints, testEndpoint, updateEndpoint } from '../accounts/webhooks.ts';
 import type { Issued, Management } from '../accounts/webhooks.ts';
-import { requireCustomer } from '../queries/accounts/customers.ts';
 import { requireOwner } from '../queries/records/finders.ts';
 import { deleteEndpoint } from '../queries/accounts/webhook-endpoints.ts';
 import { commandLine } from '../schemas/accounts.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
 import type { Endpoint, EndpointSettings, TestResult } from '../schemas/webhooks.ts';
 import { openSender } from '../accounts/webhook-sender.ts';
-import { withServices } from './database.ts';
+import { withCustomer, withServices } from './database.ts';
 import { asSome, commandAction, table, verb } from './command.ts';
 
 export function define(command: Command): void {
@@ -38,18 +37,13 @@ export function define(command: Command): void {
 }
 
 const create = (options: { customer: string; url: string; types: EventType[]; bulk?: true }): Promise<Issued> =>
-  withServices(async ({ db, config }) => {
-    await db.lookup((sql) => requireCustomer(sql, options.customer));
-    const management = { db, config, customerId: options.customer, by: commandLine };
+  withCustomer(options.customer, async ({ db, config }, { id: customerId }) => {
     const { url, types, bulk = false } = options;
-    return db.transaction(await endpointCreation(management, { url, types, bulk }));
+    return db.transaction(await endpointCreation({ db, config, customerId, by: commandLine }, { url, types, bulk }));
   });
 
 const list = ({ customer }: { customer: string }): Promise<Endpoint[]> =>
-  withServices(async ({ db }) => {
-    await db.lookup((sql) => requireCustomer(sql, customer));
-    return showEndpoints({ db, customerId: customer });
-  });
+  withCustomer(customer, ({ db }) => showEndpoints({ db, customerId: customer }));
 
 const withEndpoint = <T>(id: string, work: (management: Management) => Promise<T>): Promise<T> =>
   withServices(async ({ db, config }) => {

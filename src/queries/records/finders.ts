@@ -78,12 +78,13 @@ export const findCustomersWith =
   };
 
 const ownedBy = { api_keys: 'API key', jobs: 'job', users: 'user', webhook_endpoints: 'webhook endpoint' } as const;
+export type OwnedTable = keyof typeof ownedBy;
 
 /**
  * Returns the customer of a record. Searches the records of all customers, so only the command line uses it.
  * @throws DomainError `not_found`
  */
-export async function requireOwner(sql: Queryable, table: keyof typeof ownedBy, id: string): Promise<string> {
+export async function requireOwner(sql: Queryable, table: OwnedTable, id: string): Promise<string> {
   const [row] = await sql<{ customer_id: string }[]>`
     select customer_id
     from ${sql(table)}
