@@ -16,8 +16,10 @@ const settingsColumns = (sql: Queryable) => sql`
  */
 export const needsDelivery = (sql: Queryable) => sql`
   e.ahead @> j.position
-  and j.type = any(e.types)
-  and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended')`;
+  and ${isWanted(sql)}`;
+
+const isWanted = (sql: Queryable) => sql`
+  (j.type = any(e.types) and (e.bulk or j.source not in ('import', 'job') or j.type like '%.ended'))`;
 
 interface EndpointState extends Omit<webhooks.Endpoint, 'waiting'> {
   pending: number;
@@ -81,7 +83,7 @@ interface NewEndpoint {
 }
 
 export async function createEndpoint(sql: Transaction, customerId: string, given: NewEndpoint, by: Actor) {
-  await lockEndpoints(sql, customerId);
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`webhooks:${customerId}`}, 0))`;
   const [{ count }] = await sql<[{ count: number }]>`
     select count(*) as count
     from webhook_endpoints
@@ -100,9 +102,6 @@ export async function createEndpoint(sql: Transaction, customerId: string, given
   await record(sql, 'webhook.created', customerId, row, by);
   return row;
 }
-
-const lockEndpoints = (sql: Transaction, customerId: string) =>
-  sql`select pg_advisory_xact_lock(hashtextextended(${`webhooks:${customerId}`}, 0))`;
 
 /** Returns SQL for a multirange of feed positions: those after `after`, up to `end`. Null: without an end. */
 export const rangeBehind = (sql: Queryable, after: number, end: number | null = null) => sql`
@@ -154,24 +153,18 @@ export async function changeEndpoint(
     where customer_id = ${customerId}
       and id = ${id}
     returning ${settingsColumns(sql)}`;
-  if (change.types)
-    await sql`
-      delete from webhook_deliveries
-      where customer_id = ${customerId}
-        and endpoint_id = ${id}
-        and due_at is not null
-        and type <> all(${change.types}::text[])`;
-  if (change.bulk === false)
+  if (change.types || change.bulk === false)
     await sql`
       delete from webhook_deliveries d
-      using journal j
+      using webhook_endpoints e, journal j
       where d.customer_id = ${customerId}
         and d.endpoint_id = ${id}
         and d.due_at is not null
-        and d.type not like '%.ended'
+        and e.customer_id = ${customerId}
+        and e.id = ${id}
         and j.customer_id = ${customerId}
         and j.position = d.position
-        and j.source in ('import', 'job')`;
+        and not ${isWanted(sql)}`;
   if (isFresh)
     await sql`
       update webhook_deliveries
@@ -313,8 +306,7 @@ export const recordDisabled = (
   customerId: string,
   endpoint: Pick<webhooks.EndpointSettings, 'id' | 'url'>,
   reason: webhooks.DisablingReason,
-): Promise<void> =>
-  record(sql, 'webhook.disabled', customerId, endpoint, { actor: 'service', address: null }, { reason });
+) => record(sql, 'webhook.disabled', customerId, endpoint, { actor: 'service', address: null }, { reason });
 
 /**
  * Records an audit event about an endpoint. Stores only the host of its URL, because path and query can contain a
