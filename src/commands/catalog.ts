@@ -18,6 +18,7 @@ import {
 import { countUnindexed } from '../queries/jobs/unlocks.ts';
 import {
   commandAction,
+  formatOf,
   printed,
   asInteger,
   asNextUuid,
@@ -72,7 +73,7 @@ interface ImportOptions {
 
 async function importFile(file: string, options: ImportOptions): Promise<ImportReport> {
   keepHeapSmall(100);
-  const format = options.format ?? formatOf(file);
+  const format = options.format ?? formatOfInput(file);
   const input = await openInput(file);
   const progress = progressOn(process.stderr, input.size);
   try {
@@ -103,12 +104,8 @@ async function forgetBefore(db: Database, { path, source }: Input, { restart }: 
   });
 }
 
-function formatOf(file: string): Format {
-  const name = file.replace(/\.gz$/i, '');
-  if (/\.csv$/i.test(name)) return 'csv';
-  if (file === '-' || /\.(ndjson|jsonl|json)$/i.test(name)) return 'ndjson';
-  throw new UsageError('the file name does not show the format: add --format ndjson or --format csv');
-}
+const formatOfInput = (file: string): Format =>
+  file === '-' ? 'ndjson' : formatOf(file.replace(/\.gz$/i, '').replace(/\.jsonl?$/i, '.ndjson'), ['ndjson', 'csv']);
 
 interface Input {
   chunks: AsyncIterable<Buffer>;

@@ -115,6 +115,14 @@ export const asInteger =
     return number;
   };
 
+/** Returns the format that a file's name shows. */
+export function formatOf<Format extends string>(file: string, formats: readonly Format[]): Format {
+  const format = formats.find((one) => file.toLowerCase().endsWith(`.${one}`));
+  if (format) return format;
+  const options = formats.map((one) => `--format ${one}`).join(' or ');
+  throw new UsageError(`the file name does not show the format: add ${options}`);
+}
+
 type Cell = string | number | boolean | null | undefined;
 
 type TableColumn<Row> =

@@ -8,7 +8,7 @@ import type { Database } from '../database/db.ts';
 import { readFields } from '../files/columns.ts';
 import { openExport, type ExportedRecords } from '../files/write-records.ts';
 import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../schemas/files.ts';
-import { ignoreQuit, printed, UsageError, verb } from './command.ts';
+import { formatOf, ignoreQuit, printed, UsageError, verb } from './command.ts';
 import { withCustomer } from './database.ts';
 import { progressOn } from './progress.ts';
 
@@ -68,13 +68,6 @@ const asFields =
     if (fault) throw new InvalidArgumentError(`${selected[Number(fault.path.slice(1))]} ${fault.message}.`);
     return selected;
   };
-
-export function formatOf<Format extends string>(file: string, formats: readonly Format[]): Format {
-  const format = formats.find((one) => file.toLowerCase().endsWith(`.${one}`));
-  if (format) return format;
-  const options = formats.map((one) => `--format ${one}`).join(' or ');
-  throw new UsageError(`the file name does not show the format: add ${options}`);
-}
 
 /**
  * Writes to a temporary file with the ending `.partial`, and renames it when it is complete. Writes directly to an
