@@ -145,23 +145,15 @@ export async function redeemLink(db: Database, link: string, password: string, a
  */
 export async function logIn(db: Database, { email, password }: Login, address: string): Promise<Session> {
   const account = await db.lookup((sql) => findAccountByEmail(sql, email));
-  const refusal = refusalOf(account, await verifyPassword(account?.password_hash, password));
-  if (!account || refusal) return refuseLogin(db, account, refusal ?? 'unknown', address);
+  const isRight = await verifyPassword(account?.password_hash, password);
+  if (!account) return refuseLogin(db, undefined, 'unknown', address);
+  const refusal = isRight ? account.refusal : 'wrong_password';
+  if (refusal) return refuseLogin(db, account, refusal, address);
   const token = mintToken(sessionPrefix);
   const by = { actor: account.email, address };
   const expires_at = await db.transaction((sql) => createSession(sql, account, token.hash(), by));
   if (!expires_at) return refuseLogin(db, account, 'wrong_password', address);
   return { token: token.reveal(), expires_at, user: account };
-}
-
-/**
- * Returns why a login is refused, or undefined if it is accepted.
- * @param account undefined if no user has the e-mail address
- * @param right true if the password is correct
- */
-function refusalOf(account: Account | undefined, right: boolean): RefusalCause | undefined {
-  if (!account) return 'unknown';
-  return right ? (account.refusal ?? undefined) : 'wrong_password';
 }
 
 /**
@@ -184,12 +176,7 @@ async function refuseLogin(
  * Changes a user's password, and ends the user's other sessions.
  * @throws Unauthorized if the current password is wrong
  */
-export async function replacePassword(
-  db: Database,
-  session: SessionCaller,
-  body: PasswordChange,
-  by: Actor,
-): Promise<void> {
+export async function replacePassword(db: Database, session: SessionCaller, body: PasswordChange, by: Actor) {
   const { customerId, userId, tokenHash } = session;
   const account = await db.lookup((sql) => findAccount(sql, customerId, userId));
   const right = await verifyPassword(account?.password_hash, body.current_password);

@@ -45,13 +45,7 @@ const list = ({ customer, object, record, change, limit }: ListOptions): Promise
     return found;
   });
 
-interface UndoOptions {
-  customer: string;
-  change: string;
-  dryRun?: true;
-}
-
-const undo = ({ customer, change, dryRun }: UndoOptions): Promise<JobStarted | UndoEstimate> =>
+const undo = ({ customer, change, dryRun }: { customer: string; change: string; dryRun?: true }) =>
   withCustomer<JobStarted | UndoEstimate>(customer, async ({ db }) => {
     const by = { customerId: customer, apiKeyId: null };
     return dryRun ? countUndo(db, by, change) : db.transaction((sql) => startUndo(sql, by, change));

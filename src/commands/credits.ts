@@ -4,7 +4,7 @@ import type { Database, Transaction } from '../database/db.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/jobs/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/jobs/credits.ts';
 import { pools, type Credits, type Pool } from '../schemas/jobs.ts';
-import { commandAction, asInteger, asText, table, verb } from './command.ts';
+import { commandAction, printed, asInteger, asText, table, verb } from './command.ts';
 import { forCustomer, withServices } from './database.ts';
 
 export function define(command: Command): void {
@@ -23,8 +23,7 @@ export function define(command: Command): void {
     'check',
     'check that balances, jobs and results of all customers match the ledger; exit 1 if not',
   ).action(async (options: { json?: boolean }) => {
-    const report = await check();
-    await commandAction(async () => report, describe)(options);
+    const report = printed(options, await check(), describe);
     if (report.faults.length > 0)
       throw new Error(`The credits do not match the ledger: ${counted(report.faults.length, 'fault')}`);
   });

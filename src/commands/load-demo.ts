@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
 import { importPeople } from '../catalog/import-people.ts';
 import type { Database, Transaction } from '../database/db.ts';
-import { DomainError } from '../errors.ts';
+import { DomainError, isUnavailable } from '../errors.ts';
 import { listUnfinishedImports } from '../queries/jobs/catalog-imports.ts';
 import { generatePeople, textOf } from './generate-people.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
@@ -231,7 +231,11 @@ export async function loadDemo({ db, catalog, config }: Services, force = false)
       prospects: null,
     };
   const people = hasOthers ? catalog.count({ criteria: [] }) : loadDemoCatalog(db, catalog);
-  const prospects = await people.catch(nullWhenDown);
+  const prospects = await people.catch((error: unknown) => {
+    // The demo works without a catalog.
+    if (isUnavailable(error)) return null;
+    throw error;
+  });
   const password = randomBytes(12).toString('base64url');
   const passwordHash = await hashPassword(password);
   return db.transaction(async (sql) => {
@@ -258,14 +262,6 @@ async function lockDemo(sql: Transaction): Promise<void> {
     if (lock.taken) return;
     await sleep(lockPollMs);
   }
-}
-
-/**
- * Converts an error to null if the catalog is unavailable, because the demo works without it. Throws every other error.
- */
-function nullWhenDown(error: unknown): null {
-  if (error instanceof DomainError && error.code === 'unavailable') return null;
-  throw error;
 }
 
 async function makeDemoCustomer(sql: Transaction, passwordHash: string): Promise<{ id: string; customer_id: string }> {

@@ -3,10 +3,6 @@ import { distribute, migrate, type Migrated } from '../database/migrate.ts';
 import { commandAction } from './command.ts';
 import { withServer } from './database.ts';
 
-interface Options {
-  distribute?: true;
-}
-
 export function define(command: Command): void {
   command
     .option(
@@ -18,7 +14,7 @@ export function define(command: Command): void {
 
 type Result = Migrated | { distributed: string[] };
 
-const run = (options: Options): Promise<Result> =>
+const run = (options: { distribute?: true }): Promise<Result> =>
   withServer(async ({ ownerUrl }) => {
     if (!options.distribute) return migrate(ownerUrl);
     const { tables } = await distribute(ownerUrl);

@@ -6,12 +6,6 @@ import { describeDemo } from './demo.ts';
 import { keepYoungHeapSmall } from './command.ts';
 import { listenMonitor, serverAction, runServices } from './run-services.ts';
 
-interface Options {
-  migrate?: true;
-  demo?: true;
-  withWorker?: true;
-}
-
 interface Serving {
   url: string;
   docs: string;
@@ -27,7 +21,7 @@ export function define(command: Command): void {
     .action(serverAction(serve, describe));
 }
 
-const serve = (options: Options): Promise<Serving> =>
+const serve = (options: { migrate?: true; demo?: true; withWorker?: true }): Promise<Serving> =>
   runServices(options, async (services, shutdown) => {
     const demo = options.demo ? await demoIn(services) : null;
     const app = buildApp(services);

@@ -128,11 +128,6 @@ function setMatch(item: Item, { found: [prospect, ...others] }: Match): void {
   else item.prospect = prospect;
 }
 
-interface Enriched {
-  results: NewResult[];
-  unlocked: Set<string>;
-}
-
 /** Thrown to roll back unlocks of people whose data would not change any contact. */
 class UselessUnlocks extends Error {
   readonly prospectIds: ReadonlySet<string>;
@@ -154,7 +149,7 @@ async function enrichAll(
   items: readonly Item[],
   codeOf: CountryCodes,
   options: EnrichOptions,
-): Promise<Enriched> {
+) {
   const { customer_id: customerId } = held;
   await leaveOutSuppressed(sql, items);
   const matched = items.filter(({ prospect }) => prospect);

@@ -8,7 +8,7 @@ import { failedRecords, type Message, type Failure, type FailedRecords } from '.
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
 import { fromStored } from '../files/stored-rows.ts';
 import { readRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
-import { requireImportState, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
+import { requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
 import { encodingOf, readSource } from './start-import.ts';
 import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
@@ -23,7 +23,7 @@ export interface ErrorsFile {
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed 30 days after
  * the end
  */
-export async function openErrorsFile(db: Database, requester: Requester, given: GivenImport): Promise<ErrorsFile> {
+export async function openErrorsFile(db: Database, requester: Requester, given: ImportRef): Promise<ErrorsFile> {
   const { customerId } = requester;
   const { found, readLayout } = await requireReadImport(db, requester, given);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
@@ -36,17 +36,12 @@ export async function openErrorsFile(db: Database, requester: Requester, given: 
   return { type: `text/csv; charset=${encoding}`, read: async () => bytes(await readLayout()) };
 }
 
-interface GivenImport {
-  id: string;
-  visible: VisibleImports;
-}
-
 /**
  * Returns the import, and a function that reads the columns of its file. That function returns null if the file has no
  * header line (NDJSON).
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed
  */
-async function requireReadImport(db: Database, requester: Requester, given: GivenImport) {
+async function requireReadImport(db: Database, requester: Requester, given: ImportRef) {
   const { customerId } = requester;
   const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
   const found = await find();
@@ -99,11 +94,6 @@ async function* errorLines(
 const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>): Message =>
   error === null ? { warning: warning! } : { error };
 
-interface FailurePage {
-  failures: Failure[];
-  nextCursor: string | undefined;
-}
-
 const lineColumn: Column = { type: 'integer', value: 'line', raw: 'line', required: true };
 
 /** Maximum size of the records on one page (bytes). A page can therefore have fewer records than its limit. */
@@ -117,9 +107,9 @@ const pageLength = 512 * 1024;
 export async function readFailures(
   db: Database,
   requester: Requester,
-  given: { id: string; visible: VisibleImports },
+  given: ImportRef,
   { limit, cursor }: { limit: number; cursor: string | undefined },
-): Promise<FailurePage> {
+) {
   const { customerId } = requester;
   const { found, readLayout } = await requireReadImport(db, requester, given);
   const scope = scopeOf(`failures ${found.id}`, customerId, all([]), []);

@@ -11,7 +11,7 @@ import type { RawRecord } from '../files/record-formats.ts';
 import type { ReadType } from '../files/values.ts';
 import { readRecords, refuseWholeFile } from '../files/read-records.ts';
 import { fromStored, toStored } from '../files/stored-rows.ts';
-import { requireImportState, seesRecords, type ImportState, type VisibleImports } from '../queries/jobs/imports.ts';
+import { requireImportState, seesRecords, type ImportRef, type ImportState } from '../queries/jobs/imports.ts';
 import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import type { ImportPreview } from '../schemas/imports.ts';
@@ -43,12 +43,7 @@ export interface DetailedPreview extends ImportPreview {
 export async function previewImport(
   db: Database,
   requester: Requester,
-  {
-    id,
-    visible,
-    isTried = false,
-    mayNote = true,
-  }: { id: string; visible: VisibleImports; isTried?: boolean; mayNote?: boolean },
+  { id, visible, isTried = false, mayNote = true }: ImportRef & { isTried?: boolean; mayNote?: boolean },
 ): Promise<DetailedPreview> {
   const { customerId } = requester;
   const state = await db.lookup((sql) => requireImportState(sql, customerId, id, visible));

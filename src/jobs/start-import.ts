@@ -33,7 +33,7 @@ import {
   updateImport,
   requireImport,
 } from '../queries/jobs/imports.ts';
-import type { ImportChanges, ImportSettings, ImportState, VisibleImports, NewImport } from '../queries/jobs/imports.ts';
+import type { ImportChanges, ImportSettings, ImportState, ImportRef, NewImport } from '../queries/jobs/imports.ts';
 import {
   maxFileBytes,
   maxRunningImports,
@@ -154,9 +154,7 @@ async function* partsOf(db: Database, customerId: string, file: StoredFile, from
 
 type Upload = Pick<StoredFile, 'id' | 'upload'>;
 
-interface GivenFile {
-  id: string;
-  visible: VisibleImports;
+interface GivenFile extends ImportRef {
   /** Maximum number of records that the import may write without an approval. Default: no limit. */
   mayWrite?: number;
   /** False: the caller who sends the file or starts the import may not create notes. */
@@ -357,7 +355,7 @@ function mappedFault(object: ImportObject, mapped: MappedField): string | undefi
 export async function changeImport(
   sql: Transaction,
   customerId: string,
-  { id, visible }: { id: string; visible: VisibleImports },
+  { id, visible }: ImportRef,
   patch: ImportChanges,
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
@@ -378,12 +376,7 @@ const awaited = () => conflict('A start of this import waits for an approval: un
 export async function startUploaded(
   sql: Transaction,
   customerId: string,
-  {
-    id,
-    visible,
-    isApproved = false,
-    mayNote = true,
-  }: Pick<GivenFile, 'id' | 'visible' | 'mayNote'> & { isApproved?: boolean },
+  { id, visible, isApproved = false, mayNote = true }: ImportRef & { isApproved?: boolean; mayNote?: boolean },
   changes: Pick<ImportPatch, 'dry_run' | 'list_ids'> = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
@@ -405,7 +398,7 @@ export async function startUploaded(
 export async function sizeOfImport(
   sql: Transaction,
   customerId: string,
-  { id, visible }: { id: string; visible: VisibleImports },
+  { id, visible }: ImportRef,
   changes: Pick<ImportPatch, 'dry_run'> = {},
 ): Promise<{ records: number }> {
   const found = await lockImport(sql, customerId, id, visible);
@@ -437,11 +430,7 @@ export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
  * Cancels an import. Keeps the records that it has already written.
  * @throws DomainError `not_found`; `conflict` if the import has ended
  */
-export async function cancelImport(
-  sql: Transaction,
-  customerId: string,
-  { id, visible }: { id: string; visible: VisibleImports },
-): Promise<void> {
+export async function cancelImport(sql: Transaction, customerId: string, { id, visible }: ImportRef): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
   if (finalStatuses.includes(found.status as FinalStatus)) throw conflict(`The import is already ${found.status}`);
   await endImport(sql, customerId, found.id, { status: 'CANCELLED' });

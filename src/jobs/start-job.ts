@@ -33,8 +33,6 @@ function isFree({ work_email, emails, verification_status }: Prospect): boolean 
   return ![work_email, ...emails].some((email) => isEmailAddress(email) && fold(email) !== invalid);
 }
 
-export const maxCostOf = (cost: number, people: number): number => cost * people;
-
 export async function maxCostOfChosen(
   sql: Queryable,
   customerId: string,
@@ -44,7 +42,7 @@ export async function maxCostOfChosen(
 ): Promise<number> {
   const free = new Set(known.filter(isFree).map(({ _id }) => _id));
   const wanted = [...new Set(ids).difference(free)];
-  return maxCostOf(cost, wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
+  return cost * (wanted.length - (await findUnlocked(sql, customerId, wanted)).size);
 }
 
 export const maxWithin = (cost: number, people: number, maxCredits: number): number =>

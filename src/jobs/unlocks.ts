@@ -6,12 +6,12 @@ import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks
 import type { UnlockContacts, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
 import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, completedUpTo } from './turns.ts';
-import { priceOf, maxCostOf, maxCostOfChosen, takeOpenInputs, toInputs, type JobCode, type Plan } from './start-job.ts';
+import { priceOf, maxCostOfChosen, takeOpenInputs, toInputs, type JobCode, type Plan } from './start-job.ts';
 import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
 import { toSearch } from '../catalog/prospects.ts';
 import type { Spender } from '../access/credentials.ts';
 import type { Config } from '../process/config.ts';
-import { DomainError } from '../errors.ts';
+import { isUnavailable } from '../errors.ts';
 import { parseOrder } from '../filters/columns.ts';
 import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
 
@@ -48,10 +48,6 @@ const unlockResult = (
   result: prospect,
 });
 
-interface Unlocking extends BatchResults {
-  unlocked: Iterable<string>;
-}
-
 /**
  * Ends a batch of unlocks, and writes them to the search index if there is one. After the last batch, completes the
  * job.
@@ -60,7 +56,7 @@ interface Unlocking extends BatchResults {
 export async function settleUnlocks(
   context: JobContext,
   job: WorkingJob,
-  deliver: (sql: Transaction, held: Locked<JobRow>) => Promise<Unlocking>,
+  deliver: (sql: Transaction, held: Locked<JobRow>) => Promise<BatchResults & { unlocked: Iterable<string> }>,
 ): Promise<void> {
   const { catalog } = context;
   const hasIndex = catalog.engine === 'elasticsearch';
@@ -110,7 +106,7 @@ export async function planUnlock(
   // As an array: the column is jsonb, which does not keep the order of members.
   const order = order_by === undefined ? {} : { order_by: parseOrder(order_by) };
   const request = { filters, total_records, ...order, ...lists };
-  const reserved = maxCostOf(cost, total);
+  const reserved = cost * total;
   return { type: 'unlock_contacts', sync_crm, request, total, cost, reserved, inputs: [], matches };
 }
 
@@ -150,7 +146,7 @@ export async function findChosenIfUp(catalog: Pick<Catalog, 'find'>, ids: readon
   try {
     return await findChosen(catalog, ids);
   } catch (error) {
-    if (error instanceof DomainError && error.code === 'unavailable') return [];
+    if (isUnavailable(error)) return [];
     throw error;
   }
 }
@@ -225,7 +221,7 @@ export const unlockByFilter: JobCode = {
   batch: unlockMatching,
   remaining: async (_sql, job) => {
     const total = job.total - job.succeeded;
-    return { total, reserved: maxCostOf(job.cost, total) };
+    return { total, reserved: job.cost * total };
   },
 };
 

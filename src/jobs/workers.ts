@@ -37,7 +37,6 @@ import { startSending } from './send-webhooks.ts';
 
 const indexedAtOnce = 100;
 const customersAtOnce = 1_000;
-const firstId = '00000000-0000-0000-0000-000000000000';
 
 /**
  * Computes the search columns of records that an older version of this program wrote without them: folded texts (lower
@@ -54,12 +53,12 @@ export async function indexRecords(
   const isOver = (): boolean => stopping.aborted || performance.now() > end;
   let batches = 0;
   for (const source of sources) {
-    for (let customer = firstId; ;) {
+    for (let customer = lowestId; ;) {
       const customers = await db.search((sql) =>
         findCustomersWithoutTerms(sql, source, { after: customer, limit: customersAtOnce }),
       );
       for (customer of customers) {
-        for (let after: string | undefined = firstId; after !== undefined; batches += 1) {
+        for (let after: string | undefined = lowestId; after !== undefined; batches += 1) {
           if (isOver()) return batches;
           const position: string = after;
           after = await db.transaction((sql) =>
@@ -83,10 +82,9 @@ export const removeIdempotencyRecords: Handler<'remove-idempotency-records'> = a
   await repeat(context, removeOldApprovals);
   const days = context.config.HISTORY_DAYS;
   const emptied = await truncateJournal(context.db, days);
-  const purged =
-    (await repeat(context, (sql) => purgeActivities(sql, days))) +
-    (await repeat(context, (sql) => purgeCompanies(sql, days))) +
-    (await repeat(context, (sql) => purgeLists(sql, days)));
+  let purged = 0;
+  for (const purge of [purgeActivities, purgeCompanies, purgeLists])
+    purged += await repeat(context, (sql) => purge(sql, days));
   context.log.info(
     { removed, forgotten, emptied, purged },
     'expired idempotency records, old merges, old changes and deleted records removed',

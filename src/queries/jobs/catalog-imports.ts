@@ -102,11 +102,7 @@ export async function unsavedImport(sql: Queryable): Promise<ImportState> {
   return { line: 1, loaded: 0, bad: 0, suppressed: 0, started_at };
 }
 
-export async function saveImport(
-  sql: Queryable,
-  source: string,
-  state: Omit<ImportState, 'started_at'>,
-): Promise<void> {
+export async function saveImport(sql: Queryable, source: string, state: Omit<ImportState, 'started_at'>) {
   const { line, loaded, bad, suppressed } = state;
   await sql`
     update catalog_imports

@@ -166,11 +166,7 @@ export const releaseCredits = (sql: Transaction, customerId: string, jobId: stri
   return requireMove(sql, customerId, { ...credits, kind: 'release', available: amount, reserved: -amount, jobId });
 };
 
-export async function grantCredits(
-  sql: Transaction,
-  customerId: string,
-  grant: Amount & { note: string | null },
-): Promise<void> {
+export async function grantCredits(sql: Transaction, customerId: string, grant: Amount & { note: string | null }) {
   const { pool, amount } = grant;
   await requireMove(sql, customerId, { ...grant, kind: 'grant', available: amount, reserved: 0 });
   await sql`

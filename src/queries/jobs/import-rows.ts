@@ -197,12 +197,7 @@ interface RowNotes {
   match?: string | undefined;
 }
 
-export async function saveNotes(
-  sql: Transaction,
-  customerId: string,
-  importId: LockedId,
-  notes: readonly RowNotes[],
-): Promise<void> {
+export async function saveNotes(sql: Transaction, customerId: string, importId: LockedId, notes: readonly RowNotes[]) {
   if (notes.length === 0) return;
   await sql`
     update import_rows r

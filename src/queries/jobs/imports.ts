@@ -32,6 +32,12 @@ import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
  */
 export type VisibleImports = readonly string[];
 
+/** An import that a caller names, and the kinds that the caller may see. */
+export interface ImportRef {
+  id: string;
+  visible: VisibleImports;
+}
+
 export const seesRecords = (visible: VisibleImports, object: ImportObject): boolean =>
   visible.includes(`${object} read`);
 

@@ -181,12 +181,7 @@ export async function saveResults(
   return job;
 }
 
-export async function setWaiting(
-  sql: Transaction,
-  customerId: string,
-  jobId: LockedId,
-  isWaiting: boolean,
-): Promise<void> {
+export async function setWaiting(sql: Transaction, customerId: string, jobId: LockedId, isWaiting: boolean) {
   await sql`
     update jobs
     set

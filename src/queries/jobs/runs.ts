@@ -19,12 +19,7 @@ export interface JobInput {
   is_duplicate: boolean;
 }
 
-export async function insertInputs(
-  sql: Transaction,
-  customerId: string,
-  jobId: string,
-  inputs: JobInput[],
-): Promise<void> {
+export async function insertInputs(sql: Transaction, customerId: string, jobId: string, inputs: JobInput[]) {
   await sql`
     insert into job_inputs (customer_id, job_id, position, item, address, contact_ids, is_duplicate)
     select ${customerId}, ${jobId}, i.position, i.item, i.address, i.contact_ids, i.is_duplicate

@@ -114,17 +114,7 @@ export async function countUnindexed(sql: Queryable): Promise<number> {
   return row.count;
 }
 
-interface Unlocked {
-  unlocked: Set<string>;
-  suppressed: Set<string>;
-}
-
-export async function unlockPeople(
-  sql: Transaction,
-  customerId: string,
-  people: readonly Identified[],
-  jobId: string,
-): Promise<Unlocked> {
+export async function unlockPeople(sql: Transaction, customerId: string, people: readonly Identified[], jobId: string) {
   const suppressed = await lockAndFindSuppressed(sql, people);
   const ids = people.map(({ _id }) => _id).filter((id) => !suppressed.has(id));
   return { unlocked: new Set(await insertUnlocks(sql, customerId, ids, jobId)), suppressed };
