@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { openCursors, findEnd, readEvents } from '../queries/records/feed.ts';
-import type { FeedCursors, FeedEvent, FeedPosition } from '../queries/records/feed.ts';
+import type { FeedCursors, FeedEvent } from '../queries/records/feed.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
 import { withCustomer } from './database.ts';
 import { asSome, ignoreQuit, UsageError, verb } from './command.ts';
@@ -30,7 +30,8 @@ const pauseMs = 500;
 const tail = ({ customer, types, cursor, json }: TailOptions): Promise<void> =>
   withCustomer(customer, async ({ db }, { id }) => {
     const cursors = await openCursors(db);
-    let after = cursor === undefined ? await findEnd(db, id) : positionOfCursor(cursors, id, cursor);
+    let after = cursor === undefined ? await findEnd(db, id) : cursors.decode(id, cursor);
+    if (!after) throw new UsageError('the cursor is not one of this customer');
     for (;;) {
       const { events, next, isMore } = await readEvents(db, id, { after, types, limit: 1_000 });
       // A change after one that could not be written would look as if none were missing.
@@ -44,12 +45,6 @@ const writeLine = (text: string): Promise<void> =>
   new Promise((resolve, reject) => {
     process.stdout.write(`${text}\n`, (error) => (error ? reject(error) : resolve()));
   });
-
-function positionOfCursor(cursors: FeedCursors, customerId: string, cursor: string): FeedPosition {
-  const place = cursors.decode(customerId, cursor);
-  if (!place) throw new UsageError('the cursor is not one of this customer');
-  return place;
-}
 
 const asJson = (cursors: FeedCursors, customerId: string, { position, ...event }: FeedEvent): string =>
   JSON.stringify({ ...event, cursor: cursors.encode(customerId, { position, id: event.id }) });

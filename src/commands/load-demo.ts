@@ -150,11 +150,8 @@ async function makeActivities(sql: Transaction, { customerId, userIds, contactId
     const due = Date.now() + faker.number.int({ min: -20, max: 40 }) * dayMs;
     const isDone = due < Date.now() && i % 2 === 0;
     const task = { type: 'task' as const, title: faker.helpers.arrayElement(tasks), contact_id, assigned_to };
-    const times = {
-      due_at: new Date(due).toISOString(),
-      ...(isDone && { done_at: new Date(due - dayMs).toISOString() }),
-    };
-    return [...happened, { ...task, ...times }];
+    const done = isDone && { done_at: new Date(due - dayMs).toISOString() };
+    return [...happened, { ...task, due_at: new Date(due).toISOString(), ...done }];
   };
   const items = contactIds.filter((_, i) => i % 2 === 0).flatMap(ofContact);
   const batch = { operation: 'create', match: 'id', isAtomic: true, items } as const;
@@ -199,12 +196,6 @@ const adminEmail = 'demo@example.com';
 const contactCount = 300;
 const firstJob: UnlockContacts = { filters: { verification_status: ['verified'] }, total_records: 60, sync_crm: false };
 
-interface Services {
-  db: Database;
-  catalog: Catalog;
-  config: Config;
-}
-
 export class OtherCustomerError extends Error {}
 
 /**
@@ -214,7 +205,10 @@ export class OtherCustomerError extends Error {}
  * @throws OtherCustomerError if `force` is false and there is another customer, who could spend credits on the
  *   invented people
  */
-export async function loadDemo({ db, catalog, config }: Services, force = false): Promise<Demo> {
+export async function loadDemo(
+  { db, catalog, config }: { db: Database; catalog: Catalog; config: Config },
+  force = false,
+): Promise<Demo> {
   const hasOthers = await db.lookup((sql) => hasCustomerWithoutUser(sql, adminEmail));
   if (hasOthers && !force)
     throw new OtherCustomerError(

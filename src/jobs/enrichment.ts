@@ -164,7 +164,7 @@ async function enrichAll(
   for (;;) {
     try {
       const chosen = wanted;
-      const { locked, unlocked } = await unlockAndLock(sql, held, { matched, chosen, codeOf, options });
+      const { locked, unlocked } = await unlockAndLock(sql, held, { matched, chosen }, codeOf, options);
       const free = new Set([...known, ...chosen]);
       const applied = matched.flatMap(({ input, prospect }) => {
         const enrichment = locked.enrichments.get(input.item);
@@ -213,12 +213,9 @@ function choose(held: JobRow, matched: readonly Item[], known: ReadonlySet<strin
 async function unlockAndLock(
   sql: Transaction,
   { customer_id: customerId, id: jobId }: JobRow,
-  {
-    matched,
-    chosen,
-    codeOf,
-    options,
-  }: { matched: readonly Item[]; chosen: Set<string>; codeOf: CountryCodes; options: EnrichOptions },
+  { matched, chosen }: { matched: readonly Item[]; chosen: Set<string> },
+  codeOf: CountryCodes,
+  options: EnrichOptions,
 ): Promise<{ locked: LockedEnrichments; unlocked: Set<string> }> {
   return sql.savepoint(async (nested) => {
     const attempt = nested as Transaction;

@@ -114,10 +114,6 @@ export interface BatchResults {
   pauseForSeconds?: number;
 }
 
-interface Settled extends JobRow {
-  isCompleted: boolean;
-}
-
 /**
  * Ends a batch in one transaction: stores its results, charges credits, and completes the job if no work is left.
  * Updates `working` for the next batch.
@@ -129,7 +125,7 @@ export async function settle(
   { db, log }: Pick<JobContext, 'db' | 'log'>,
   working: WorkingJob,
   deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
-): Promise<Settled> {
+) {
   const settled = await inAttempt(db, working, (sql, held) => settleIn(sql, working, held, deliver));
   Object.assign(working, settled);
   const { isCompleted, succeeded, failed, skipped, charged } = settled;
@@ -142,7 +138,7 @@ async function settleIn(
   working: WorkingJob,
   held: Locked<JobRow>,
   deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
-): Promise<Settled> {
+) {
   const { mayComplete, pauseForSeconds, ...delivered } = await deliver(sql, held);
   const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
   // The rows decide, not the number of results sent: a job must not end while an input has no result.

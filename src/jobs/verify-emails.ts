@@ -111,25 +111,17 @@ const verifyNext: JobBatch = async (context, job, signal) => {
   });
 };
 
-interface Batch {
-  customerId: string;
-  signal: AbortSignal;
-  /**
-   * What happens to an email while the name server is not trusted. True: a later batch verifies it. False: its outcome
-   * is `unknown`.
-   */
-  mayWait: boolean;
-}
-
 /**
  * Verifies emails, or reuses earlier results. Waits for all started checks. If the worker must stop, waits only for a
  * short time.
+ * @param batch `mayWait`: what happens to an email while the name server is not trusted. True: a later batch verifies
+ *   it. False: its outcome is `unknown`
  * @returns the emails with an outcome. `hasDoubts`: true if the name server was not trusted for some emails
  */
 async function verifyAll(
   { verifier, config, stopping }: JobContext,
   inputs: readonly EmailInput[],
-  { customerId, signal, mayWait }: Batch,
+  { customerId, signal, mayWait }: { customerId: string; signal: AbortSignal; mayWait: boolean },
 ): Promise<{ verified: Item[]; hasDoubts: boolean }> {
   const gaveUp = Promise.withResolvers<undefined>();
   let hasDoubts = false;
@@ -186,7 +178,7 @@ interface Item {
  */
 async function saveAllButLast({ db }: JobContext, job: WorkingJob, items: readonly Item[], duplicates: Duplicates) {
   if (!job.sync_crm) return [];
-  const outcomes = items.flatMap(forContacts(duplicates));
+  const outcomes = items.flatMap((item) => forContacts(item, duplicates));
   const size = maxContactsAtOnce;
   const groups = Array.from({ length: Math.ceil(outcomes.length / size) }, (_, i) =>
     outcomes.slice(i * size, (i + 1) * size),
@@ -196,16 +188,13 @@ async function saveAllButLast({ db }: JobContext, job: WorkingJob, items: readon
   return groups.at(-1) ?? [];
 }
 
-const forContacts =
-  (duplicates: Duplicates) =>
-  (item: Item): ContactVerification[] => {
-    const { input, verification } = item;
-    if (!verification) return [];
-    const inputs = [input, ...duplicatesOf(item, duplicates)];
-    const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
-    const outcome = { address: input.item, status: verification.status };
-    return [...contactIds].map((contactId) => ({ ...outcome, contactId }));
-  };
+function forContacts(item: Item, duplicates: Duplicates): ContactVerification[] {
+  const { input, verification } = item;
+  if (!verification) return [];
+  const inputs = [input, ...duplicatesOf(item, duplicates)];
+  const contactIds = new Set(inputs.flatMap(({ contact_ids }) => contact_ids));
+  return Array.from(contactIds, (contactId) => ({ address: input.item, status: verification.status, contactId }));
+}
 
 /**
  * Marks verifications as reused (free) if their address was verified meanwhile by another job, or by an earlier item.
