@@ -272,7 +272,17 @@ function pointerOf({ instancePath, params, propertyName }: ErrorObject): string 
   return property === undefined ? instancePath : `${instancePath}/${escapePointer(property)}`;
 }
 
-const messageOf: MessageFor = (error, value) => {
+const messageOf: MessageFor = (error, value) => keywordMessage(error, value) + emptyForm(error.parentSchema, value?.());
+
+/** Returns how a text that is refused as null or "" is sent empty, if it can be. */
+function emptyForm({ type, enum: values, format, pattern, minLength }: Schema = {}, given?: unknown): string {
+  const isNullable = Array.isArray(type) && type.includes('string') && type.includes('null');
+  if (given === '' && isNullable) return '; send null for none';
+  const isFree = type === 'string' && !values && !pattern && !minLength && (!format || format === 'country');
+  return given === null && isFree ? '; send "" for none' : '';
+}
+
+const keywordMessage: MessageFor = (error, value) => {
   const { keyword, params, parentSchema } = error;
   switch (keyword) {
     case 'required':
@@ -358,7 +368,7 @@ function formatMessage(format: Format, value?: () => unknown): string {
   if (format !== 'country' || typeof given !== 'string') return `must be ${formatNames[format]}`;
   const code = countryCode(given);
   const shown = JSON.stringify(given.length > 32 ? `${given.slice(0, 32)}…` : given);
-  return `${shown} is not a country code${code === undefined ? ', such as DE' : `: ${code}`}`;
+  return `${shown} is not a country code${code === undefined ? ', such as DE' : `; send "${code}"`}`;
 }
 
 const formatNames: Record<Format, string> = {
