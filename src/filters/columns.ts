@@ -110,6 +110,7 @@ export const lookUpCompany = (sql: FragmentMaker, customerId: string, alias: 'c'
     sql`
     select
       k.id,
+      k.external_id,
       k.company_name,
       k.industry,
       (k.folded ->> 'company_name') collate "C" as folded_company_name,

@@ -64,6 +64,9 @@ const answered = {
 const ContactCompany = Type.Object(
   {
     id: wire.Nullable(wire.Uuid('Id of the company. Null: the contact has no company.')),
+    external_id: wire.Nullable(
+      Type.String({ description: 'Your own id of the company. Null: it has none, or there is no company.' }),
+    ),
     company_name: Type.String({ description: 'Name of the company; `""` without a company.' }),
     industry: Type.String({ description: 'Industry of the company; `""` without a company.' }),
   },

@@ -32,6 +32,7 @@ export function checkContact(contact: Contact, shown: Json): void {
       ...fields,
       company: {
         id: company?.id ?? null,
+        external_id: company?.fields['external_id'] ?? null,
         company_name: company?.isShared
           ? plainFold(company.fields['company_name'])
           : (company?.fields['company_name'] ?? ''),

@@ -166,7 +166,7 @@ test('the file of an export is CSV or NDJSON, with a name and the chosen fields;
     middle_name: null,
     job_title: '',
     phone_numbers,
-    company: { id: company, company_name: 'Engines, Ltd', industry: '' },
+    company: { id: company, external_id: null, company_name: 'Engines, Ltd', industry: '' },
     custom_fields: { plan: '7', seats: 12 },
   });
 });

@@ -42,7 +42,9 @@ export type WholeContact = ContactColumns &
 const shown = `
   c.id,
   ${contactFields.map((column) => `c.${column}`).join(', ')},
-  json_build_object('id', co.id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')) as company,
+  json_build_object(
+    'id', co.id, 'external_id', co.external_id, 'company_name', coalesce(co.company_name, ''), 'industry', coalesce(co.industry, '')
+  ) as company,
   c.score,
   c.verification_status,
   coalesce(c.last_verified, c.created_at) as last_verified,
