@@ -5,8 +5,8 @@ import { startApp } from '../setup/app.ts';
 import { inject, unique, type Answer } from '../setup/factories.ts';
 import { declaredRoutes, scopesOf, statusesOf, type DeclaredRoute } from './declared.ts';
 import { placeOf } from './positions.ts';
-import { makeApproval, makeChange, makeRecords, openSession, pathOf, recordAt, snapshot } from './records.ts';
-import { unchecked, usesUp, type Records } from './records.ts';
+import { credentialOf, makeApproval, makeChange, makeRecords, openSession, pathOf } from './records.ts';
+import { recordAt, snapshot, unchecked, usesUp, type Records } from './records.ts';
 import { bodyFor, bodyWithId, idPositionsOf, isSecond, placeIn, thePath } from './references.ts';
 
 // What makes a key or a session invalid is in test/plugins/credentials/auth.test.ts; here each route proves that it has the check.
@@ -32,13 +32,9 @@ const app = await startApp();
 let own: Records;
 /** Of another customer. No call changes them: each is refused. */
 let foreign: Records;
-/** A session of the admin of `own`, for calls that are refused. */
-let session: string;
 
 beforeAll(async () => {
   [own, foreign] = [await makeRecords(app), await makeRecords(app)];
-  session = await openSession(app, own.customer.id, own.customer.adminId);
-  sessions.set(own, Promise.resolve(session));
   rows = await snapshot(app);
 });
 
@@ -65,17 +61,6 @@ const references = routes.flatMap((route) =>
   referencesOf(route).map((pointer) => ({ route, pointer, name: route.name })),
 );
 
-const sessions = new Map<Records, Promise<string>>();
-
-/** Returns a credential of the records' customer that the route accepts. */
-async function credentialFor(route: DeclaredRoute, records: Records): Promise<Headers> {
-  const { customer } = records;
-  if (!('session' in route.access)) return withKey(customer.key);
-  const session = sessions.get(records) ?? openSession(app, customer.id, customer.adminId);
-  sessions.set(records, session);
-  return withSession(await session);
-}
-
 /** Returns the response to a call of the route by the records' customer, without the parts that differ between any two responses. */
 async function callWithId(
   route: DeclaredRoute,
@@ -87,7 +72,7 @@ async function callWithId(
   const answer = await app.fastify.inject({
     method: route.method as 'GET',
     url: pathOf(route, records, pointer === thePath ? id : undefined),
-    headers: await credentialFor(route, records),
+    headers: credentialOf(route, records),
     ...(body === undefined ? {} : { payload: body as object }),
   });
   const headers = { ...answer.headers, date: undefined, 'x-request-id': undefined };
@@ -135,7 +120,7 @@ describe.each(keyRoutes)('$name', (route) => {
   const needed = scopesOf(route.access) as Scope[];
 
   test('rejects a request without a key, and a session, whatever the body', async () => {
-    for (const headers of [{}, withSession(session)])
+    for (const headers of [{}, withSession(own.session)])
       expectRefusal(route, await callUnread(route, headers), refusedKey);
   });
 
@@ -191,8 +176,7 @@ describe.each(sessionRoutes)('$name', (route) => {
 
   test('accepts the session of an admin', async () => {
     const records = await recordsFor(route);
-    const token = await openSession(app, records.customer.id, records.customer.adminId);
-    expect(success(route)).toContain((await callFor(route, records, withSession(token))).status);
+    expect(success(route)).toContain((await callFor(route, records, credentialOf(route, records))).status);
   });
 });
 

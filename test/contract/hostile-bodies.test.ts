@@ -8,7 +8,7 @@ import { startApp } from '../setup/app.ts';
 import { startServerProcess, type ServerProcess } from '../setup/server-process.ts';
 import { declaredRoutes, type DeclaredRoute } from './declared.ts';
 import { attacksOn, maxFaults, type Attack } from './hostile-bodies.ts';
-import { knownOf, makeRecords, openSession, pathOf, type Records } from './records.ts';
+import { credentialOf, knownOf, makeRecords, pathOf, type Records } from './records.ts';
 import { seed } from '../setup/seed.ts';
 
 /** `HOSTILE_BODIES` sets the number of bodies. */
@@ -28,11 +28,9 @@ const app = await startApp();
 const agent = new Agent({ keepAlive: true });
 let server: ServerProcess;
 let records: Records;
-let session: string;
 
 beforeAll(async () => {
   records = await makeRecords(app);
-  session = await openSession(app, records.customer.id, records.customer.adminId);
   const entry = [`--max-old-space-size=${heap.service + heap.body}`, 'src/cli.ts', 'serve', '--json'];
   server = await startServerProcess(app.url, {}, entry);
 });
@@ -69,12 +67,11 @@ function chosen(): Attempt[] {
 
 /** Sends a body and reads the response. */
 async function send({ route }: Attempt, text: string): Promise<{ status: number; payload: Buffer }> {
-  const { key } = records.customer;
   const sent = request(`${server.url}${pathOf(route, records)}`, {
     agent,
     method: route.method,
     headers: {
-      authorization: 'session' in route.access ? `Bearer ${session}` : `X-API-Key ${key}`,
+      ...credentialOf(route, records),
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(text),
     },

@@ -29,6 +29,8 @@ import type { Known } from './positions.ts';
 export interface Records {
   customer: TestCustomer;
   adminEmail: string;
+  /** A session of the admin. */
+  session: string;
   contact: string;
   company: string;
   /** Further contacts and companies, without anything that refers to them. */
@@ -77,7 +79,7 @@ function importKindOf(scope: Scope | undefined): ImportKind {
   return object && mode ? { object, mode } : { object: 'contacts', mode: 'update' };
 }
 
-type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'jobs' | 'importKind'>;
+type Kind = Exclude<keyof Records, 'customer' | 'adminEmail' | 'session' | 'jobs' | 'importKind'>;
 
 /**
  * The kind of record that an id refers to: by route for ids in paths (what comes before the id, unless the whole route is
@@ -173,10 +175,8 @@ let passwordHash: Promise<string> | undefined;
  * Creates new records, because the calls under test change and delete them.
  * @param scope a scope that alone gives access to the imports; by default `contacts:update`
  */
-export async function makeRecords(
-  { fastify: app, owner, customer: makeCustomer }: TestApp,
-  scope?: Scope,
-): Promise<Records> {
+export async function makeRecords(testApp: TestApp, scope?: Scope): Promise<Records> {
+  const { fastify: app, owner, customer: makeCustomer } = testApp;
   const customer = await makeCustomer();
   const made = await customer.post('/contacts', contactBody({ company: { name: unique('Company') } }));
   const contact = made.body.data.id as string;
@@ -206,8 +206,14 @@ export async function makeRecords(
   const approval = await makeApproval(app, customer);
   const sales = await makeSales(customer);
   const change = await makeChange(customer);
-  return { customer, adminEmail: admin.email, ...crm, ...imports, ...sales, apiKey, webhook, approval, change };
+  const by = { adminEmail: admin.email, session: await openSession(testApp, customer.id, customer.adminId) };
+  return { customer, ...by, ...crm, ...imports, ...sales, apiKey, webhook, approval, change };
 }
+
+/** Returns a header with a credential of the customer that the route accepts. */
+export const credentialOf = ({ access }: Pick<DeclaredRoute, 'access'>, { customer, session }: Records) => ({
+  authorization: 'session' in access ? `Bearer ${session}` : `X-API-Key ${customer.key}`,
+});
 
 /** The paths of the records that events tell of. */
 const pathsOf: Record<EventNoun, string> = {

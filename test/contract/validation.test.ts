@@ -6,7 +6,7 @@ import { startApp } from '../setup/app.ts';
 import { declaredRoutes, statusesOf, type DeclaredRoute, type Json } from './declared.ts';
 import { badFormats, outOfBounds, Raw, toJson, wrongTypes } from './mistakes.ts';
 import { isReadByCode, positionsOf, propertiesOf, replaced, requiredOf, sampleBody, typesOf } from './positions.ts';
-import { knownOf, makeRecords, openSession, pathOf, usesUp, type Records } from './records.ts';
+import { credentialOf, knownOf, makeRecords, pathOf, usesUp, type Records } from './records.ts';
 
 // Derived from the routes and their schemas, like the auth matrix.
 // A route that takes a file has no schema of its body.
@@ -37,15 +37,6 @@ interface Answer {
 
 const json = { 'content-type': 'application/json' };
 
-const sessions = new Map<Records, Promise<string>>();
-
-/** Returns a session of the admin. Records of their own have one of their own, because a call may end it. */
-function sessionFor(own: Records): Promise<string> {
-  const session = sessions.get(own) ?? openSession(app, own.customer.id, own.customer.adminId);
-  sessions.set(own, session);
-  return session;
-}
-
 /** Sends raw bytes with a credential that the route accepts, referring to the customer's own records. */
 async function send(
   route: DeclaredRoute,
@@ -53,12 +44,10 @@ async function send(
   headers: Record<string, string> = json,
   about: { records: Records; id?: string } = { records },
 ): Promise<Answer> {
-  const { customer } = about.records;
-  const bearer = 'session' in route.access && (await sessionFor(about.records));
   const answer = await app.fastify.inject({
     method: route.method as 'GET',
     url: pathOf(route, about.records, about.id),
-    headers: { authorization: bearer ? `Bearer ${bearer}` : `X-API-Key ${customer.key}`, ...headers },
+    headers: { ...credentialOf(route, about.records), ...headers },
     ...(payload === undefined ? {} : { payload }),
   });
   return {
