@@ -24,6 +24,7 @@ import { withSource, type ImportSource } from './start-import.ts';
 import { isStatementTimeout } from '../database/pools.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import { contactsAtOnce } from '../queries/crm/list-members.ts';
+import { countAgain } from '../queries/crm/duplicates.ts';
 import { analyzeTable, findChangedTables, vacuumTable } from '../queries/records/turns.ts';
 import { fewRecords, planRecords, writeRecords, type PlannedRecord } from './write-records.ts';
 
@@ -191,16 +192,20 @@ async function writeAll(context: JobContext, taken: WorkingImport, isOver: () =>
   throw new Error('An import has fewer records than were counted');
 }
 
-/** Logs the end of an import. Analyses and vacuums the tables with many changes, so that the next queries are fast. */
-async function endedWell({ db, log }: JobContext, { customer_id: customerId, id }: WorkingImport): Promise<void> {
+/**
+ * Logs the end of an import, and lets its duplicates be counted. Analyses and vacuums the tables with many changes, so
+ * that the next queries are fast.
+ */
+async function endedWell({ db, log }: JobContext, { customer_id: customerId, id, dry_run }: WorkingImport) {
   log.info('an import is completed');
   try {
+    if (!dry_run) await db.transaction((sql) => countAgain(sql, customerId));
     const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
     // The vacuum of a large table can take too long for one statement, so it comes last.
     for (const tidy of [analyzeTable, vacuumTable])
       for (const table of tables) await db.search((sql) => tidy(sql, table));
   } catch (error) {
-    log.warn({ err: error }, 'the tables could not be analysed or vacuumed after an import');
+    log.warn({ err: error }, 'duplicates could not be counted, or tables not analysed or vacuumed, after an import');
   }
 }
 

@@ -135,7 +135,10 @@ test('a count of duplicates says when it was made, and leaves out what is merged
   await admin.submit(link, { id, keep: id[0]! }, '/app/duplicates/merge');
   const merged = textOf(await admin.get(page));
   expect(merged).toMatch(/ 1 group \. .* Weissenböck GmbH 2 Compare/);
+  expect(merged).toContain('They are being counted again.');
   expect(merged).not.toContain('Gray');
+  await count();
+  expect(textOf(await admin.get(page))).toMatch(/ 1 group \. .* Counted .* Count again /);
 });
 
 const tickedOn = async (path: string) =>

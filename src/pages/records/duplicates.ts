@@ -1,7 +1,7 @@
 import { form, numberedPager, tick, hidden, undoButton, doneNotice } from '../base/forms.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { countAgain, findDuplicates } from '../../queries/crm/duplicates.ts';
+import { countAgain, findDuplicates, isDueSince } from '../../queries/crm/duplicates.ts';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import type { ComparedMerge } from '../../queries/crm/merges.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
@@ -11,7 +11,7 @@ import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, formRoutes, backPath, type FormPage } from '../base/layout.ts';
 import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf } from '../base/requests.ts';
-import { ask, givenIn, notSent, requireCurrent, passing, sentText, type Fields } from '../base/requests.ts';
+import { ask, givenIn, notSent, requireCurrent, passing, type Fields } from '../base/requests.ts';
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
 import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
@@ -76,13 +76,18 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
     const given = queryText(request, 'by');
     const all = await findAll(request, given);
-    const by = isKey(given) ? given : (keys.find((key) => all.get(key)?.groups) ?? keys[0]!);
+    // After an import of companies, those come first.
+    const of = queryText(request, 'of');
+    const ordered = keys.toSorted(
+      (a, b) => Number(searches[b].kind.object === of) - Number(searches[a].kind.object === of),
+    );
+    const by = isKey(given) ? given : (ordered.find((key) => all.get(key)?.groups) ?? ordered[0]!);
     const found = all.get(by);
     const groups = found ? await shownOf(request, searches[by], found.rows) : [];
     const equal = groups.filter(({ isEqual }) => isEqual);
     const button = html`<button class="secondary outline">Merge ${counted(equal.length, 'equal group')}</button>`;
     const counting = notice('These duplicates are being counted. The page shows them in a moment.', 'busy');
-    const isLive = [...all.values()].includes(undefined);
+    const isLive = [...all.values()].some(isCounting);
     return {
       title: 'Duplicates',
       isLive,
@@ -111,14 +116,14 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       requireCurrent(request, rows);
       const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), compared: rows };
       await write(request, merge, { ...given, fields: Object.fromEntries(chosen) as Record<string, string> });
+      await write(request, countAgain);
       return withUndo(request, isKey(by) ? `${listPathOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
     },
   });
 
   addAction(app, '/duplicates/count', forMembers, async (request) => {
-    const by = keyIn(fieldsOf(request));
-    await write(request, countAgain, by);
-    return pathWith(listPathOf(by), { after: sentText(request, 'after') });
+    await write(request, countAgain);
+    return listPathOf(keyIn(fieldsOf(request)));
   });
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
@@ -135,6 +140,7 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       tried += 1;
       if (performance.now() > end) break;
     }
+    if (merged > 0) await write(request, countAgain);
     const path = `${listPathOf(by)}&done=${merged}${tried < groups.length ? '&more=1' : ''}`;
     return merged > 0 ? withUndo(request, path) : path;
   });
@@ -159,25 +165,24 @@ async function findAll(request: FastifyRequest, given: string): Promise<AllFound
   const all = new Map<DuplicateKey, Found | undefined>();
   for (const key of new Set([...keys.filter((one) => one === given), ...keys]))
     if (performance.now() < end || countedKeys.has(key))
-      all.set(key, await findUnlessCounting(request, key, key === given));
+      all.set(key, await findUnlessCounting(request, key, key === given ? pageNumberOf(request) : 1));
   return all;
 }
 
-/** Returns a page of duplicates, or undefined while they are still being counted, for the first time or again. */
-async function findUnlessCounting(request: FastifyRequest, by: DuplicateKey, isGiven: boolean) {
-  const paginate = { page: isGiven ? pageNumberOf(request) : 1, limit: pageSize };
-  const found = await ask(request, findDuplicates, { by, paginate }).catch(passing('unavailable', undefined));
-  const isOld = isGiven && Date.parse(found?.asOf ?? '') <= Date.parse(queryText(request, 'after'));
-  return isOld ? undefined : found;
-}
+/** Returns a page of duplicates, or undefined while they are being counted for the first time. */
+const findUnlessCounting = (request: FastifyRequest, by: DuplicateKey, page: number): Promise<Found | undefined> =>
+  ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } }).catch(passing('unavailable', undefined));
+
+const isCounting = (found: Found | undefined): boolean =>
+  !found || (found.asOf !== undefined && isDueSince(found.asOf));
 
 function overviewOf(by: DuplicateKey, all: AllFound): Html {
   const choice = (key: DuplicateKey): Html => {
     const [{ same }, found] = [searches[key], all.get(key)];
-    const number = found ? badge(count(found.groups), found.groups > 0 ? 'warning' : 'plain') : '';
-    const counting = when(all.has(key) && !found, badge('being counted', 'busy'));
+    const number = found && badge(count(found.groups), found.groups > 0 ? 'warning' : 'plain');
+    const shown = isCounting(found) ? badge('being counted', 'busy') : number;
     const name = key === by ? html`<strong aria-current="page">${same}</strong>` : link(same, listPathOf(key));
-    return html`<span>!${name} !${number}!${counting}</span>`;
+    return html`<span>!${name} !${all.has(key) ? shown : ''}</span>`;
   };
   return html`!${[contactKind.title, companyKind.title].map((title) => {
     const some = keys.filter((key) => searches[key].kind.title === title);
@@ -237,9 +242,14 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
     ['How many', (group) => count(group.count), 'number'],
     ['What to do', (group) => html`<div class="row small">!${acts(group)}</div>`],
   ];
-  const none = asOf
-    ? empty('None left in this count', 'Count again to see what has changed since, or look for something else.', 'done')
-    : empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
+  const none =
+    asOf && all > 0
+      ? empty(
+          'None left in this count',
+          'Count again to see what has changed since, or look for something else.',
+          'done',
+        )
+      : empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${asOf ? countedAt(by, asOf) : ''}
@@ -248,11 +258,13 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
 }
 
 const countedAt = (by: DuplicateKey, asOf: string): Html =>
-  form(
-    `${section}/count`,
-    html`!${hidden({ by, after: asOf })}
-      <p class="quiet">Counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
-  );
+  isDueSince(asOf)
+    ? notice('They are being counted again. The page shows it in a moment.', 'busy')
+    : form(
+        `${section}/count`,
+        html`!${hidden({ by })}
+          <p class="quiet">Counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
+      );
 
 function doneText(request: FastifyRequest): Html {
   const done = queryText(request, 'done');

@@ -294,7 +294,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
     { name: 'of', label: 'Company', control: 'hidden', field: 'company_id' },
-    { name: 'like', label: 'Like', control: 'any', field: '_or' },
+    { name: 'like', label: 'Similar to', control: 'any', field: '_or' },
   ],
   columns: [
     { name: 'name', head: 'Name', cell: (row) => html`${nameOfContact(row)}`, sort: 'last_name' },
@@ -404,7 +404,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'status', label: 'Status', control: 'status', field: 'verification_status' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },
-    { name: 'like', label: 'Like', control: 'any', field: '_or' },
+    { name: 'like', label: 'Similar to', control: 'any', field: '_or' },
   ],
   columns: [
     { name: 'name', head: 'Name', cell: ({ company_name }) => html`${company_name}`, sort: 'company_name' },

@@ -173,7 +173,7 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
 }
 
 /** Returns the filters that are set, and links to filters in which the searched text can be looked for instead. */
-function chips({ path, controls }: RecordKind, view: View, known: Known): Html {
+function chips({ path, noun, controls }: RecordKind, view: View, known: Known): Html {
   const { search, ...filtered } = view.values;
   const at = (values: View['values']) => addressOf(path, { ...view, values });
   // The list is the page itself.
@@ -188,7 +188,8 @@ function chips({ path, controls }: RecordKind, view: View, known: Known): Html {
     !${when(search && elsewhere.length > 0, html`<li>Look for “${search}” in: !${elsewhere.join(' · ')}</li>`)}
     !${used.map(({ name, label, control }) => {
       const { [name]: value = '', ...values } = view.values;
-      const word = choicesOf(control, known, value).find(([one]) => one === value)?.[1] ?? value;
+      const found = choicesOf(control, known, value).find(([one]) => one === value)?.[1] ?? value;
+      const word = control === 'any' ? `the chosen ${noun}` : found;
       return html`<li>
         ${label}: <strong>!${control === 'hidden' ? known.employers : html`${word}`}</strong>
         <a href="${at(values)}" aria-label="Take away: ${label}">×</a>

@@ -21,7 +21,10 @@ import { unavailable } from '../../errors.ts';
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
 const maxShownAge = '15 minutes';
-const recountAfter = '10 minutes';
+const recountMs = 600_000;
+const recountAfter = `${recountMs} milliseconds`;
+/** Age that makes a count due, and which is still shown. */
+const dueAge = '12 minutes';
 /** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
 const countFor = '1 day';
 
@@ -51,14 +54,17 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
-export async function countAgain(sql: Transaction, customerId: string, kind: DuplicateKey): Promise<void> {
-  await sql`
+/** Makes the counts of a customer's duplicates due, because records were merged or imported. They are shown until then. */
+export async function countAgain(sql: Transaction, customerId: string): Promise<void> {
+  const { count: kinds } = await sql`
     update duplicate_counts
-    set counted_at = least(counted_at, now() - ${recountAfter}::interval)
-    where customer_id = ${customerId}
-      and kind = ${kind}`;
-  await enqueueTurn(sql, 'count-duplicates', customerId);
+    set counted_at = least(counted_at, now() - ${dueAge}::interval)
+    where customer_id = ${customerId}`;
+  if (kinds > 0) await enqueueTurn(sql, 'count-duplicates', customerId);
 }
+
+/** Returns true if workers are about to count again what was counted at a time. */
+export const isDueSince = (countedAt: string): boolean => Date.now() - Date.parse(countedAt) > recountMs;
 
 /**
  * Maximum number of characters of a value that a cursor contains. Values with the same beginning are sorted by their
