@@ -1,3 +1,4 @@
+import { countContactsUpTo } from '../queries/crm/contacts.ts';
 import { listDeclared } from '../queries/records/custom-fields.ts';
 import type { Requester } from '../access/credentials.ts';
 import type { Database } from '../database/db.ts';
@@ -33,6 +34,10 @@ export interface DetailedPreview extends ImportPreview {
   columns: PreviewColumn[];
   /** Lines of the first records that name the same stored record. */
   repeatedLines: number[][];
+  /** Number of the first records that lack the value by which the import finds stored records. */
+  unmatched: number;
+  /** Number of e-mail addresses that stored contacts share with the first records, though all are created anew. */
+  known: number;
 }
 
 /**
@@ -65,6 +70,8 @@ export async function previewImport(
     repeated: 0,
     columns: [],
     repeatedLines: [],
+    unmatched: 0,
+    known: 0,
   };
   if (found.format === 'ndjson' && found.mapping)
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });
@@ -83,8 +90,12 @@ export async function previewImport(
     });
     preview.repeatedLines = findRepeated(planned);
     preview.repeated = preview.repeatedLines.length;
+    preview.unmatched = planned.filter(({ item }) => lacks(item, found.match)).length;
     if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')
       preview.changes = await findChanges(db, { ...found, customer_id: customerId }, planned);
+    const emails = planned.flatMap(({ item }) => (item as { work_email?: string | null }).work_email ?? []);
+    if (isTried && emails.length > 0 && seesRecords(visible, found.object) && found.mode === 'create')
+      preview.known = await countContactsUpTo(db, customerId, { work_email: emails }, sampledRecords);
   } catch (error) {
     if (!(error instanceof FileRefused)) throw error;
     preview.errors.push({ path: '', message: error.message });
@@ -190,6 +201,11 @@ async function addRecords(
   }
   return planned;
 }
+
+const lacks = (item: object, match: string | null): boolean =>
+  match !== null &&
+  item instanceof DomainError &&
+  item.faults.some(({ path, message }) => path === `/${match}` && message === 'is missing');
 
 const findRepeated = (planned: readonly PlannedRecord[]): number[][] =>
   [...Map.groupBy(planned, ({ match }) => match)]

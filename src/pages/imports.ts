@@ -105,7 +105,9 @@ export async function imports(app: FastifyInstance): Promise<void> {
   addAction(app, '/imports/:id', forMembers, async (request) => {
     const id = idOf(request, 'import');
     const fields = fieldsOf(request);
-    const action = text(fields, 'do');
+    // A button can choose a mode, too.
+    const [action = '', ...mode] = text(fields, 'do').split(' ');
+    if (mode.length > 0) fields['mode'] = mode.join(' ');
     try {
       if (!['start', 'check', 'save', 'import'].includes(action))
         throw invalid('say what to do: start, check, save or import');
@@ -371,8 +373,7 @@ function nextSteps({ object, match, failed, warnings }: Import, list = '', isCre
   return html`<p>
     Next: <a href="/app/${object}">see the ${object}</a> ·
     !${when(list, html`<a href="/app/lists/${list}">see their list</a> · <a href="${assign}" data-dialog>assign all in it</a> ·`)}
-    <a href="/app/duplicates?by=${object === 'contacts' ? 'work_email' : 'name'}">look for duplicates</a
-    >!${when(failed + warnings > 0, upload)}
+    <a href="/app/duplicates?of=${object}">look for duplicates</a>!${when(failed + warnings > 0, upload)}
   </p>`;
 }
 

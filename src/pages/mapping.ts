@@ -8,7 +8,19 @@ import type { Mapping, Import, InvalidValues, ImportPatch, ImportPreview, Mapped
 import type { ImportObject, MappingOrigin } from '../schemas/imports.ts';
 import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
-import { when, table, html, type Html, type Column, bullets, quiet, count, someNames } from './base/html.ts';
+import {
+  when,
+  table,
+  html,
+  type Html,
+  type Column,
+  bullets,
+  quiet,
+  count,
+  counted,
+  notice,
+  someNames,
+} from './base/html.ts';
 import { fieldWord, phoneNumber } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
@@ -22,8 +34,8 @@ interface MappingState {
 }
 
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
-  html`!${faultList(found, preview)} !${preview.headers ? columns(found, preview, shown) : ''}
-    !${settings(found, preview, shown)}
+  html`!${faultList(found, preview)} !${otherMode(found, preview)}
+    !${preview.headers ? columns(found, preview, shown) : ''} !${settings(found, preview, shown)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? quiet('The file has no records.') : records(found, preview)}
     !${quiet('A check writes nothing: it counts what would be written, left out and refused.')}
@@ -52,6 +64,24 @@ function faultList(found: Import, preview: DetailedPreview): Html {
     return when(texts.length > 0, html`<div class="notice warning" role="status">!${body}</div>`);
   });
   return shown.join('');
+}
+
+/** Returns what the mode of the import does wrong with some of the first records, and a button that chooses another. */
+function otherMode({ object, mode, match }: Import, { unmatched, known }: DetailedPreview): Html {
+  if (known === 0 && (unmatched === 0 || mode !== 'upsert')) return '';
+  const value = fieldWord(object, match ?? 'work_email').toLowerCase();
+  const [other, what] =
+    known > 0
+      ? [
+          'upsert work_email',
+          `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record. Better:`,
+        ]
+      : [
+          'create',
+          `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. You can complete and upload them afterwards. Or:`,
+        ];
+  const label = modesFor(object).find(([one]) => one === other)![1];
+  return notice(what, 'warning', html`<button name="do" value="save ${other}" class="link">${label}</button>`);
 }
 
 function faultText(object: Import['object'], { path, message }: Fault): string {

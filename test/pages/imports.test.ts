@@ -108,6 +108,19 @@ test('the upload of corrected records makes new ones only if all of them lack th
   expect(await modesAfter('E-Mail,First Name,Country\nx@example.com,Xi,Nowhere\n,Grace,DE\n')).toEqual(['upsert']);
 });
 
+test('an import with the pages offers another way for people without an address, and for those who are there', async () => {
+  await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
+  const page = (await upload({}, 'E-Mail,First Name\nada@example.com,Ada\n,Grace\n')).location!;
+  const shown = async () => textOf(await visitor.get(page));
+  const [twice, out] = ['Would be there twice: 1 contact with', 'Would be left out: 1 record of the first'];
+  expect(await shown()).toContain(out);
+  await visitor.submit(page, { do: 'save create' });
+  expect(await shown()).toContain(twice);
+  expect(await shown()).not.toContain(out);
+  await visitor.submit(page, { do: 'save upsert work_email' });
+  expect(await shown()).not.toContain(twice);
+});
+
 test.each([
   [
     'as the file shows changes whom it finds by the address',
