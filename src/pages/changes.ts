@@ -85,12 +85,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
       undo_of && ask(request, findChange, eventNouns, undo_of),
       lookUp(request, findTakenBack, [id]),
     ]);
-    const isJob = undo_of !== undefined || source === 'job';
-    const of = isJob
-      ? link('its job', jobPath(change))
-      : source === 'import'
-        ? link('its file', `/app/imports/${id}`)
-        : '';
+    const kind = undo_of === undefined ? source : 'job';
+    const of = kind === 'job' || kind === 'import' ? link(`its ${kind}`, `/app/${kind}s/${id}`) : '';
     const back = origin && link('what it took back', `/app/changes/${origin.id}`);
     const told = [whoOf(change.actor, users), moment(change.occurred_at), of, back];
     const fate = fateOf(id, undos, change.records);
@@ -121,39 +117,39 @@ export async function changes(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** What has become of a change. */
-interface Fate {
-  /** The undo that has taken back the whole change, or takes it back now. */
-  undo: TakenBack | undefined;
-  /** Number of records that stand as before the change. */
-  records: number;
-}
-
-function fateOf(id: string, undos: readonly TakenBack[], all = Infinity): Fate {
+/**
+ * Returns the undo that has taken back a whole change, or takes it back now, and the number of records that are as before
+ * the change.
+ */
+function fateOf(id: string, undos: readonly TakenBack[], all = Infinity) {
   const own = undos.filter((one) => one.undo_of === id && (one.records > 0 || one.finished_at === null));
   const records = own.reduce((sum, one) => sum + one.records, 0);
   return { undo: own.find(({ only }) => only === null) ?? (records >= all ? own[0] : undefined), records };
 }
 
-function fateText(
-  { id, records: all, undo_of, undoable }: ToldChange,
-  { undo, records }: Fate,
-  users: readonly User[],
-) {
+function fateText(change: ToldChange, { undo, records }: ReturnType<typeof fateOf>, users: readonly User[]): Html {
+  const all = counted(change.records, 'record');
   if (!undo) {
-    if (records > 0) return notice(`${count(records)} of ${counted(all, 'record')} are taken back already.`, 'plain');
-    const why = undo_of === undefined ? 'it has not ended, or a record was merged since' : 'merge the records again';
-    return when(!undoable, quiet(`It cannot be taken back: ${why}.`));
+    if (records > 0) return notice(`${count(records)} of ${all} are taken back already.`, 'plain');
+    const why =
+      change.undo_of === undefined ? 'it has not ended, or a record was merged since' : 'merge the records again';
+    return when(!change.undoable, quiet(`It cannot be taken back: ${why}.`));
   }
-  const who = whoOf(undo.actor, users);
-  if (undo.finished_at === null)
-    return notice('It is being taken back', 'busy', html`· !${who} · !${link('See how far it is', jobPath(undo))}`);
-  const rest = all - records;
-  const stays = html`· ${count(rest)} of ${counted(all, 'record')} stayed as they are:
-  !${link('see why', `${jobPath(undo)}?outcome=skipped`)}, or !${dialogLink('try again', `/app/changes/${id}/undo`)}`;
-  const more = html`!${moment(undo.finished_at)} · !${who} · !${link('See what that did', `/app/changes/${undo.id}`)}
-  !${when(rest > 0, stays)}`;
-  return notice('Taken back', rest > 0 ? 'warning' : 'good', more);
+  const isEnded = undo.finished_at !== null;
+  const rest = isEnded ? change.records - records : 0;
+  const parts = [
+    moment(undo.finished_at, 'now'),
+    whoOf(undo.actor, users),
+    isEnded ? link('See what that did', `/app/changes/${undo.id}`) : link('See how far it is', jobPath(undo)),
+    html`${count(rest)} of ${all} stayed as they are: !${link('see why', `${jobPath(undo)}?outcome=skipped`)}, or
+    !${dialogLink('try again', `/app/changes/${change.id}/undo`)}`,
+  ];
+  const told = parts.slice(0, rest > 0 ? 4 : 3).join(' · ');
+  return notice(
+    isEnded ? 'Taken back' : 'It is being taken back',
+    rest > 0 ? 'warning' : isEnded ? 'good' : 'busy',
+    told,
+  );
 }
 
 function titleOf(change: ToldChange, origin: ToldChange | undefined): string {
@@ -297,12 +293,9 @@ export const wordOf = (noun: EventNoun, name: string): string =>
   noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
 
 function textOfOne(change: ToldChange, one: Change): Html {
-  const { id, records } = change;
-  const whole = html`<p>
-    The whole change ${countsText(change)}. !${link(`${scopeText(change)} instead`, `/app/changes/${id}/undo`)}
-  </p>`;
+  const whole = link(`${scopeText(change)} instead`, `/app/changes/${change.id}/undo`);
   return html`<p>!${undoTexts[one.type](one)}</p>
-    !${when(records > 1, whole)}`;
+    !${when(change.records > 1, html`<p>The whole change ${countsText(change)}. !${whole}</p>`)}`;
 }
 
 const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
@@ -342,22 +335,19 @@ export async function undoneTexts(request: FastifyRequest, jobs: readonly Job[])
   return new Map(undos.map((undo) => [undo.id, textOf(undo)]));
 }
 
-/** Returns in words what a change has done. */
+/** Returns in words what a change has done. A record into which others were merged is told with them. */
 function countsText({ counts, merged }: Pick<ToldChange, 'counts' | 'merged'>): string {
-  const told = (verb: string, numberOf: (noun: EventNoun) => number, into = ''): string => {
-    const parts = eventNouns.flatMap((noun) => {
-      const number = numberOf(noun);
-      return number > 0 ? [counted(number, noun, plurals[noun])] : [];
-    });
-    return when(parts.length > 0, `${verb} ${parts.join(' and ')}${into}`);
+  const told = (verb: string, numberOf: (noun: EventNoun, into: number) => number | undefined): string => {
+    const some = eventNouns.map((noun) => [noun, numberOf(noun, merged[noun] ?? 0) ?? 0] as const);
+    const parts = some.flatMap(([noun, number]) => (number > 0 ? [counted(number, noun, plurals[noun])] : []));
+    return when(parts.length > 0, `${verb} ${parts.join(' and ')}`);
   };
-  const mergedOf = (noun: EventNoun) => merged[noun] ?? 0;
+  const into = told('merged', (_noun, number) => number);
   return [
-    told(verbs.created, (noun) => counts[noun]?.created ?? 0),
-    told('merged', mergedOf, ' into another'),
-    // What another record was merged into is told with it.
-    told(verbs.updated, (noun) => (mergedOf(noun) > 0 ? 0 : (counts[noun]?.updated ?? 0))),
-    told(verbs.deleted, (noun) => (counts[noun]?.deleted ?? 0) - mergedOf(noun)),
+    told(verbs.created, (noun) => counts[noun]?.created),
+    when(into, `${into} into another`),
+    told(verbs.updated, (noun, number) => (number > 0 ? 0 : counts[noun]?.updated)),
+    told(verbs.deleted, (noun, number) => (counts[noun]?.deleted ?? 0) - number),
   ]
     .filter(Boolean)
     .join(', ');
