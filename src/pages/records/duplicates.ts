@@ -81,7 +81,10 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const ordered = keys.toSorted(
       (a, b) => Number(searches[b].kind.object === of) - Number(searches[a].kind.object === of),
     );
-    const by = isKey(given) ? given : (ordered.find((key) => all.get(key)?.groups) ?? ordered[0]!);
+    const isUnknown = (key: DuplicateKey): boolean => all.has(key) && isCounting(all.get(key));
+    const by = isKey(given)
+      ? given
+      : (ordered.find((key) => all.get(key)?.groups) ?? ordered.find(isUnknown) ?? ordered[0]!);
     const found = all.get(by);
     const groups = found ? await shownOf(request, searches[by], found.rows) : [];
     const equal = groups.filter(({ isEqual }) => isEqual);
