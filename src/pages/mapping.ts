@@ -81,7 +81,11 @@ function otherMode({ object, mode, match }: Import, { unmatched, known }: Detail
           `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. You can complete and upload them afterwards. Or:`,
         ];
   const label = modesFor(object).find(([one]) => one === other)![1];
-  return notice(what, 'warning', html`<button name="do" value="save ${other}" class="link">${label}</button>`);
+  return notice(
+    what,
+    'warning',
+    html`<button name="do" value="save ${other}" class="secondary outline">${label}</button>`,
+  );
 }
 
 function faultText(object: Import['object'], { path, message }: Fault): string {
