@@ -130,6 +130,17 @@ describe('pipelines', () => {
     expect(stale.status).toBe(412);
   });
 
+  test('take an opportunity from a pipeline of another currency only with its amounts written anew', async () => {
+    const made = await admin.submit('/app/opportunities/new', { name: 'Deal', amount: 'US$40,000.00' });
+    await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
+    const stage_id = (await newest()).stages[0]!.id;
+    const path = made.location!.split('?')[0]!;
+    const moved = await admin.submit(`${path}/edit`, { stage_id });
+    expectPage(moved, 400, 'Write “40000” in EUR, as all in this pipeline, such as “EUR 40000”');
+    expect((await admin.submit(`${path}/edit`, { stage_id, amount: '37,000.50 €' })).status).toBe(303);
+    expect((await customer.get(path.replace('/app', ''))).body).toMatchObject({ stage_id, price: 37_000.5 });
+  });
+
   test('keep what another admin has saved since a form was opened: it is shown with the conflict', async () => {
     await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
     const before = await newest();

@@ -245,13 +245,13 @@ export function readDay(given: string): Day | undefined {
 const maxLength = 40;
 
 /**
- * Reads a number as people write it, such as `40.000,00`, `40,000.00` or `€ 40 000`. Returns undefined if the text is
+ * Reads a number as people write it, such as `40.000,00`, `US$40,000.00` or `€ 40 000`. Returns undefined if the text is
  * not a number or can mean two, such as `1,249`.
  */
 export const readNumber = (given: string): number | undefined =>
   given.length > maxLength || /[-−]/.test(given)
     ? undefined
-    : clearNumber(given.trim().replaceAll(/^(?:\p{Sc}|[A-Z]{3})\s*|\s*(?:\p{Sc}|[A-Z]{3})$/gu, ''));
+    : clearNumber(given.trim().replaceAll(/^(?:[A-Z]{0,3}\p{Sc}|[A-Z]{3})\s*|\s*(?:\p{Sc}|[A-Z]{3})$/gu, ''));
 
 const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 'UTC' });
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });

@@ -127,7 +127,7 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
   const isMoved = stored ? stage !== stored.stage_id && dates.every(([name]) => name !== 'close_date') : true;
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(reading, company);
-  const { lines, patch } = await linesOf(reading, stage, stored?.details ?? []);
+  const { lines, patch } = await linesOf(stored ?? {}, stage, reading);
   const { ids, faults } = await contactsIn(request, fields);
   const removed = idsIn(fields, 'remove', maxShown);
   const kept = stored?.contacts_ids.filter((id) => !removed.includes(id)) ?? [];
@@ -166,13 +166,16 @@ const rowsOf = (fields: Fields): Row[] =>
 
 /**
  * Returns which products of an opportunity a form adds, changes and removes. An amount is stored as a product named
- * "Amount". An empty quantity removes a stored product, and a stored product without a row in the form stays.
+ * "Amount". An empty quantity removes a stored product, and a stored product without a row in the form stays. Prices are
+ * written anew for a pipeline with another currency.
  */
-async function linesOf(reading: Reading, stage: string, stored: Opportunity['details']) {
-  const { request, faults } = reading;
+async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: string, reading: Reading) {
+  const { request, faults, pipelines } = reading;
   const fields = fieldsOf(request);
-  const currency = reading.pipelines.find(({ stages }) => stages.some(({ id }) => id === stage))?.currency;
-  const kept = stored.find(isAmount);
+  const [currency, storedCurrency] = [stage, stage_id ?? stage].map(
+    (one) => pipelines.find(({ stages }) => stages.some(({ id }) => id === one))?.currency,
+  );
+  const kept = details.find(isAmount);
   const amount = text(fields, 'amount').trim();
   const amountRow = { product: kept?.product_id ?? amountName, price: amount, quantity: amount === '' ? '' : '1' };
   const rows = [...rowsOf(fields), ...(kept || amount !== '' ? [amountRow] : [])];
@@ -181,7 +184,7 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
   const products = names.length === 0 ? [] : (await ask(request, listProducts, query)).rows;
   // Of several products with a name, the newest is meant.
   const named = new Map(products.toReversed().map((one) => [fold(one.name), one]));
-  const before = new Map(stored.map((line) => [line.product_id, line]));
+  const before = new Map(details.map((line) => [line.product_id, line]));
   const lines: Line[] = [];
   const removed: string[] = [];
   for (const row of rows) {
@@ -201,6 +204,8 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
       refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
     else if (currency && isInOtherCurrency(currency, price))
       refuse(`“${price}” is not in ${currency}, as all in this pipeline`);
+    else if (currency !== storedCurrency && price === String(line?.price))
+      refuse(`write “${price}” in ${currency}, as all in this pipeline, such as “${currency} ${price}”`);
     else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
     else {
       const id = known ?? newProduct(reading, currency, product, agreed);
@@ -215,7 +220,7 @@ async function linesOf(reading: Reading, stage: string, stored: Opportunity['det
 }
 
 function isInOtherCurrency(currency: string, price: string): boolean {
-  const [sign = ''] = /\p{Sc}|[A-Z]{3}/u.exec(price) ?? [];
+  const [sign = ''] = /[A-Z]{0,3}\p{Sc}|[A-Z]{3}/u.exec(price) ?? [];
   return sign !== currency && !money(0, currency).includes(sign);
 }
 
