@@ -133,6 +133,8 @@ const ruleKeyword: FuncKeywordDefinition = {
 /** Options of Ajv. It does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
+  // The first request of a process waits until the filters are compiled: 0.8 s so, 1.5 s with code that is 1 µs faster.
+  code: { optimize: false },
   allowUnionTypes: true,
   formats,
   keywords: [ruleKeyword, ...keywords, 'x-batch-items'],
