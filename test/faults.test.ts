@@ -10,7 +10,7 @@ import { sendTo } from './setup/over-http.ts';
 import { startServerProcess, type ServerProcess } from './setup/server-process.ts';
 
 const limits = {
-  STATEMENT_TIMEOUT_MS: '2000',
+  STATEMENT_TIMEOUT_MS: '6000',
   DATABASE_QUEUE_MS: '500',
   DATABASE_TRANSACTION_CONNECTIONS: '4', // two for one customer
   SHUTDOWN_MS: '3000',

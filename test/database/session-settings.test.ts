@@ -4,6 +4,7 @@ import { begin, contextOf, ended, jobRow } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { asSuperuser } from '../setup/database.ts';
 import { contactBody, make } from '../setup/factories.ts';
+import { startNameServer } from '../setup/name-server.ts';
 
 /** Settings that a database may have. Each changes how values are read or written. */
 const unusual = {
@@ -18,7 +19,8 @@ const unusual = {
   TimeZone: 'Asia/Kathmandu',
 };
 
-const app = await startApp();
+// Without a name server a verification would wait.
+const app = await startApp({ VERIFY_DNS_SERVERS: (await startNameServer()).address });
 const name = new URL(app.url).pathname.slice(1);
 await asSuperuser(async (sql) => {
   for (const [setting, value] of Object.entries(unusual))

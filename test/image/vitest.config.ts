@@ -6,8 +6,8 @@ export default defineConfig({
     globalSetup: './test/image/compose.ts',
     // Each file starts ten containers, and .ci/run starts these tests beside `make test-all`.
     fileParallelism: false,
-    testTimeout: 600_000,
-    hookTimeout: 600_000,
+    testTimeout: 1_200_000,
+    hookTimeout: 1_200_000,
     expect: { poll: { timeout: 400_000, interval: 500 } },
     reporters: ['default', './test/setup/reporter.ts'],
   },

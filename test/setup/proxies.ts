@@ -5,7 +5,6 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect } from 'vitest';
 import { atEnd, temporaryFolder } from './at-end.ts';
 import { freePorts } from './free-port.ts';
 import { blockOf } from './handbook.ts';
@@ -101,7 +100,7 @@ export async function startHaproxy(targets: string[], edit: Edit = (cfg) => cfg,
     .replace(/^global$/m, `global\n  stats socket ${socket}`);
   const proxy = await start(['haproxy', '-db', '-f'], { folder, configuration, port, env });
   // HAProxy gives its socket the final name only after it listens at its ports.
-  await expect.poll(() => existsSync(socket)).toBe(true);
+  while (!existsSync(socket)) await sleep(20);
   return {
     ...proxy,
     ready: async () => {
