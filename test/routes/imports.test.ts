@@ -198,7 +198,7 @@ test('the file of an import of more than 256 MiB unpacked is refused while it is
   expect({ status, code: body.code }).toEqual({ status: 413, code: 'payload_too_large' });
   expect((await stored(id)).pieces).toBe(0);
   expect(await statusOf(id)).toBe('UPLOADING');
-}, 90_000);
+}, 400_000);
 
 test('the file of an import of more than 256 MiB is refused by its Content-Length, before the import is looked for', async () => {
   const call = openUpload(randomUuid(), { 'content-length': String(maxFileBytes + 1) });
