@@ -199,7 +199,7 @@ describe('a statement that is cancelled', () => {
   const cancelled = '57014';
 
   // The server ignores a cancel request that arrives before a statement has started, and cancels the statement behind if the
-  // request arrives late.
+  // request arrives late, which can be one of the next round.
   test('between others in flight gives no statement the rows of another one', async () => {
     const sql = connect();
     for (let i = 0; i < 10; i++) {
@@ -210,8 +210,7 @@ describe('a statement that is cancelled', () => {
       await new Promise(setImmediate);
       victim.cancel();
       const seen = await outcomes;
-      const [hit = -1] = seen.flatMap((outcome, at) => (outcome === cancelled ? [at] : []));
-      expect(seen).toEqual([1, 2, 3, 4, 5].map((n, at) => (at === hit ? cancelled : rows(n))));
+      expect(seen).toEqual([1, 2, 3, 4, 5].map((n, at) => (seen[at] === cancelled ? cancelled : rows(n))));
     }
   });
 });
