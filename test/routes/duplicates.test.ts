@@ -3,6 +3,7 @@ import type { Sql } from '../../src/database/db.ts';
 import { lowestId } from '../../src/database/connection.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { findCountingCustomers } from '../../src/queries/crm/duplicates.ts';
+import { beginImport, contactLines, contactsCsv, sendFile, workAtAll } from '../jobs/importing.ts';
 import { contextOf, waitingMessages } from '../jobs/working.ts';
 import { customerOfEachTest, startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make } from '../setup/factories.ts';
@@ -75,6 +76,22 @@ test('duplicates that workers count are 503 with Retry-After until the first cou
   const { status, headers, body } = await companies('external_name');
   expect([status, body]).toEqual([200, [{ value: 'acme', count: 2, ids: ids.slice(0, 2) }]]);
   expect(Math.abs(Date.parse(headers['x-as-of'] as string) - begun)).toBeLessThan(60_000);
+});
+
+test('duplicates that workers have not yet counted stay 503 when an import ends, which makes only counted ones due', async () => {
+  const importOne = async () => {
+    await sendFile(customer, await beginImport(customer), contactsCsv(...contactLines(1)));
+    await workAtAll(app, customer);
+  };
+  await contacts('name_and_company');
+  await importOne();
+  expect((await contacts('name_and_company')).status).toBe(503);
+  await count();
+  const counted = (await contacts('name_and_company')).headers['x-as-of'];
+  await importOne();
+  expect(Date.parse((await contacts('name_and_company')).headers['x-as-of'] as string)).toBeLessThan(
+    Date.parse(counted as string),
+  );
 });
 
 test('duplicates that workers count compare the names and the company of contacts; one without either makes no group', async () => {

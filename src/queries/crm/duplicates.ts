@@ -56,10 +56,12 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
 
 /** Makes the counts of a customer's duplicates due, because records were merged or imported. They are shown until then. */
 export async function countAgain(sql: Transaction, customerId: string): Promise<void> {
+  // What was never counted is due, and has nothing to show.
   const { count: kinds } = await sql`
     update duplicate_counts
     set counted_at = least(counted_at, now() - ${dueAge}::interval)
-    where customer_id = ${customerId}`;
+    where customer_id = ${customerId}
+      and counted_at is not null`;
   if (kinds > 0) await enqueueTurn(sql, 'count-duplicates', customerId);
 }
 
