@@ -193,20 +193,23 @@ async function writeAll(context: JobContext, taken: WorkingImport, isOver: () =>
 }
 
 /**
- * Logs the end of an import, and lets its duplicates be counted. Analyses and vacuums the tables with many changes, so
- * that the next queries are fast.
+ * Logs the end of an import. Analyses and vacuums the tables with many changes, so that the next queries are fast, and
+ * lets the duplicates be counted again.
  */
 async function endedWell({ db, log }: JobContext, { customer_id: customerId, id, dry_run }: WorkingImport) {
   log.info('an import is completed');
   try {
-    if (!dry_run) await db.transaction((sql) => countAgain(sql, customerId));
     const tables = await db.search((sql) => findChangedTables(sql, customerId, id));
     // The vacuum of a large table can take too long for one statement, so it comes last.
     for (const tidy of [analyzeTable, vacuumTable])
       for (const table of tables) await db.search((sql) => tidy(sql, table));
   } catch (error) {
-    log.warn({ err: error }, 'duplicates could not be counted, or tables not analysed or vacuumed, after an import');
+    log.warn({ err: error }, 'the tables could not be analysed or vacuumed after an import');
   }
+  if (!dry_run)
+    await db
+      .transaction((sql) => countAgain(sql, customerId))
+      .catch((err: unknown) => log.warn({ err }, 'the duplicates could not be counted again after an import'));
 }
 
 async function* plansOf({ db }: JobContext, taken: WorkingImport): AsyncGenerator<readonly PlannedRecord[]> {
