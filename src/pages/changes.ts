@@ -79,11 +79,10 @@ export async function changes(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/changes/:id', forMembers, async (request) => {
     const change = await requireChange(request);
-    const { id, source, undo_of } = change;
-    const [users, origin, undos] = await Promise.all([
+    const { id, source, undo_of, undos } = change;
+    const [users, origin] = await Promise.all([
       lookUp(request, listUsers),
       undo_of && ask(request, findChange, eventNouns, undo_of),
-      lookUp(request, findTakenBack, [id]),
     ]);
     const kind = undo_of === undefined ? source : 'job';
     const of = kind === 'job' || kind === 'import' ? link(`its ${kind}`, `/app/${kind}s/${id}`) : '';
@@ -259,7 +258,7 @@ async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
   const record = queryText(request, 'record');
   if (record === '') {
     requireAdminFor(request, change);
-    const { undo, records } = fateOf(change.id, await lookUp(request, findTakenBack, [change.id]), change.records);
+    const { undo, records } = fateOf(change.id, change.undos, change.records);
     const isDone = undo && (undo.finished_at === null || records >= change.records);
     return isDone ? `/app/changes/${change.id}` : { change };
   }

@@ -16,7 +16,7 @@ import { opportunityFields } from '../../schemas/opportunities.ts';
 import { productFields } from '../../schemas/products.ts';
 import { unpublishedColumns } from '../records/journal.ts';
 import { findPositionAt, newestPlace } from '../records/feed.ts';
-import { findTakenBack, findUndoState } from './undo-state.ts';
+import { findTakenBack, findUndoState, type TakenBack } from './undo-state.ts';
 
 interface Subject {
   id: string;
@@ -319,7 +319,8 @@ interface Sums {
   merged: Partial<Record<EventNoun, number>>;
 }
 
-export type ToldChange = ChangeSummary & Sums;
+/** `undos`: the undos of the change, and those of them, the latest first. */
+export type ToldChange = ChangeSummary & Sums & { undos: TakenBack[] };
 
 /** Returns how many records changes have written, by the ids of the changes. */
 export async function sumChanges(
@@ -376,6 +377,7 @@ export async function findChange(
     id,
     ...sums,
     ...(undo_of !== undefined && { undo_of }),
+    undos,
     undone_by: undos.flatMap((one) => (one.undo_of === id ? [one.id] : [])).toReversed(),
     undoable: refusal === undefined,
   };
