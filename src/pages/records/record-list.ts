@@ -56,10 +56,10 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
       list === undefined ? undefined : headingOf?.(request, list),
-      readInOrder(request, companyKind, companies.slice(0, maxEmployers)),
+      readInOrder(request, companyKind, companies.slice(0, maxNamed)),
     ]);
     const { done, none: noneInList, ...shown } = ofList ?? {};
-    const names = someNames(employers.map(companyKind.nameOf), maxEmployers, companies.length);
+    const names = someNames(employers.map(companyKind.nameOf), maxNamed, companies.length);
     const known = { lists, users, me: caller.userId, others, employers: names, ...(ofList && list && { list }) };
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
@@ -92,15 +92,15 @@ function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: 
   const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
   if (done === 'none') return notice('Choose some rows first.', 'warning');
   if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
-  if (!Object.hasOwn(acts, done)) return doneNotice(request, texts);
+  if (!Object.hasOwn(actTexts, done)) return doneNotice(request, texts);
   if (!Number.isInteger(number) || number < 0) return '';
-  if (number === 0) return notice(acts[done]![1] ?? 'Nothing is changed.', 'plain');
+  if (number === 0) return notice(actTexts[done]![1] ?? 'Nothing is changed.', 'plain');
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
-  return notice(`${what} ${acts[done]![0]}.`, 'good', undoButton(request));
+  return notice(`${what} ${actTexts[done]![0]}.`, 'good', undoButton(request));
 }
 
 /** Messages by action: about some records, and about none. */
-const acts: Readonly<Record<string, readonly [some: string, none?: string]>> = {
+const actTexts: Readonly<Record<string, readonly [some: string, none?: string]>> = {
   deleted: ['deleted'],
   assigned: ['assigned'],
   edited: ['changed'],
@@ -109,7 +109,7 @@ const acts: Readonly<Record<string, readonly [some: string, none?: string]>> = {
 };
 
 /** Maximum number of companies that the chip of a table of their contacts names. */
-const maxEmployers = 3;
+const maxNamed = 3;
 
 /**
  * Returns the code of a country that a user has typed, in any language.
