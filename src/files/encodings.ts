@@ -163,7 +163,10 @@ export function encoderOf(encoding: string): { encoding: string; mark: Buffer; e
   }
 }
 
-/** Encodings that cannot be written: their bytes depend on earlier bytes, or a character can have four bytes. */
+/**
+ * Encodings in which this program cannot write files. The bytes of a character depend on the characters before it, or a
+ * character can take four bytes.
+ */
 const unwritable: ReadonlySet<string> = new Set(['iso-2022-jp', 'gb18030', 'x-user-defined']);
 
 function codesOf(encoding: string): Map<string, number> | undefined {

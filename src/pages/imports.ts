@@ -199,7 +199,10 @@ async function listsOf(request: FastifyRequest, state: ImportState, sql?: Transa
   return { list_ids: id === undefined ? [] : [id] };
 }
 
-/** Returns the query string that keeps the page of columns, and the name of a list that does not exist yet. */
+/**
+ * Returns the query string with which the form is shown again. It contains the page of the table of columns, and the
+ * name of the list that the import will create.
+ */
 function nextView(fields: Fields): string {
   const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
   const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};

@@ -234,8 +234,8 @@ async function purge({ nodes, names }: indexing.Indexes): Promise<void> {
 }
 
 /**
- * Removes all deleted documents from the files of an index. With default settings, a merge leaves up to a tenth of
- * them.
+ * Removes all deleted documents from the files of an index. Elasticsearch does so when it merges files, but by default
+ * leaves a file alone in which at most a tenth of the documents are deleted.
  */
 async function mergeDeletions({ nodes }: Pick<indexing.Indexes, 'nodes'>, index: string): Promise<void> {
   const allow = (allowed: number | null) => ({ 'index.merge.policy.expunge_deletes_allowed': allowed });

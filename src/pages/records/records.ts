@@ -402,7 +402,10 @@ const listing: Act<ContactDetail> = {
   },
 };
 
-/** Returns the parameters of a message about new or former members of a list, which offers to undo it for a few. */
+/**
+ * Returns the parameters of an address whose page says how many contacts were put into a list, or taken out. Up to
+ * `memberDeletes` contacts are named in it, so that the page can offer to undo it.
+ */
 const toldOf = (done: string, ids: readonly string[]) => ({
   done,
   n: String(ids.length),

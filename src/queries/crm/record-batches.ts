@@ -131,8 +131,8 @@ function unknownCompany(company: CompanyReference | null | undefined, companies:
 }
 
 /**
- * Returns the company id for the field `company` of an item. Undefined: the item has no such field. Null: the contact
- * has no company, or its company must still be created.
+ * Returns the id of the company that an item names for a contact. Undefined: the item says nothing of a company. Null:
+ * it says that the contact has none, or the company does not exist yet.
  */
 function companyIdOf(company: CompanyReference | null | undefined, { byKey, byExternalId }: ReferredCompanies) {
   if (!company) return company;

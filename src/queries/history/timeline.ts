@@ -73,8 +73,9 @@ export async function readTimeline(
 }
 
 /**
- * Returns those of these changes of a record that wrote other records, too. A merge is one if it merged others into
- * another record.
+ * Returns the ids of those changes of a record that wrote other records, too. The records that a merge put together
+ * with this one do not count as others.
+ * @param changes by id of the change: the record into which it merged others; null if it merged none
  */
 const findWider = (sql: Queryable, customerId: string, recordId: string, changes: ReadonlyMap<string, string | null>) =>
   sql<{ id: string }[]>`
