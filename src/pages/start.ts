@@ -19,7 +19,7 @@ import { when, empty, plainList, workplace, linkButton, html, dayMs, moment, dat
 import { count, counted, link, sideBySide, someNames, type Html } from './base/html.ts';
 import { amountName, jobWords, poolWords, statusBadge, progressBar } from './base/words.ts';
 import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf, wordOf } from './changes.ts';
-import { dealText, stagesById } from './records/kinds.ts';
+import { dealText, stagesById } from './records/deals.ts';
 import { usersOf } from './records/editor.ts';
 import { isHttps, sessionCookies } from '../plugins/auth.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';

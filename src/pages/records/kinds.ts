@@ -8,12 +8,11 @@ import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
-import type { Opportunity, Pipeline } from '../../schemas/opportunities.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { pageNumberIn, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
-import { pathWith, html, startOf, readDay, moment, when, notice, quiet, panel, plainList, link } from '../base/html.ts';
-import { dayOf, today, day, count, counted, type Html, type PictureName } from '../base/html.ts';
-import { fieldWord, countryName, verification, money, mailLink, contactPhone } from '../base/words.ts';
+import { pathWith, html, startOf, readDay, moment, when, notice, panel, plainList, link } from '../base/html.ts';
+import { count, counted, type Html, type PictureName } from '../base/html.ts';
+import { fieldWord, countryName, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
@@ -23,7 +22,7 @@ import { countContactsUpTo, exportContacts, findContacts, listContacts } from '.
 import { countContacts } from '../../queries/crm/contacts.ts';
 import { contactWrites, companyWrites } from '../../queries/crm/record-batches.ts';
 import { findListsOfContact } from '../../queries/crm/list-members.ts';
-import { countOpportunities, listOpportunities } from '../../queries/crm/opportunities.ts';
+import { countOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches, maxBatchItems } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable } from '../../schemas/contacts.ts';
 import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
@@ -31,7 +30,7 @@ import { form, select, hidden } from '../base/forms.ts';
 import { countCompaniesUpTo, countsOfCompanies, exportCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { listCompanies, maxOfCompany, type CompanyCounts } from '../../queries/crm/companies.ts';
 import { nameOf } from '../changes.ts';
-import { listPipelinesWithStages } from '../../queries/crm/pipelines.ts';
+import { opportunitiesOf } from './deals.ts';
 
 export interface FormField {
   name: string;
@@ -469,38 +468,3 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     return `${contacts} and ${counted(deals, 'opportunity', 'opportunities')} stay, without a company.`;
   },
 };
-
-const maxShown = 10;
-
-async function opportunitiesOf(request: FastifyRequest, of: { contact: string } | { company: string }): Promise<Html> {
-  const filters: Record<string, string> = 'contact' in of ? { contact_id: of.contact } : { company_id: of.company };
-  const add = html`<p><a href="/app/opportunities/new?${new URLSearchParams(of).toString()}">New opportunity</a></p>`;
-  const [{ rows }, total, stages] = await Promise.all([
-    ask(request, listOpportunities, { filters, paginate: { limit: maxShown } }),
-    search(request, countOpportunities, filters),
-    stagesById(request),
-  ]);
-  const shown = rows.map((row) => dealText(row, stages));
-  const more = when(total > rows.length, quiet(`The newest ${rows.length} of ${count(total)}.`));
-  return panel('Opportunities', html`!${plainList(shown, 'None.')} !${more} !${add}`);
-}
-
-export const closingField = ({ status }: Pick<Pipeline['stages'][number], 'status'>) =>
-  status === 'OPEN' ? 'estimated_closing_date' : 'close_date';
-
-/** Returns a line about an opportunity: its name, stage, price, and closing day, which is marked if it is over. */
-export function dealText(deal: Opportunity, stages: Awaited<ReturnType<typeof stagesById>>): Html {
-  const stage = stages.get(deal.stage_id)!;
-  const closes = deal[closingField(stage)];
-  const [verb, tone] = stage.status === 'OPEN' ? ['closes', when(dayOf(closes) < today(), 'late')] : ['closed', ''];
-  return html`!${link(deal.name, `/app/opportunities/${deal.id}`)}
-    <span class="quiet">
-      ${stage.name} · ${money(deal.price, stage.currency)} · <span class="${tone}">${verb} !${day(closes)}</span>
-    </span>`;
-}
-
-export async function stagesById(request: FastifyRequest) {
-  const pipelines = await search(request, listPipelinesWithStages);
-  const stages = pipelines.flatMap(({ currency, stages }) => stages.map((stage) => ({ ...stage, currency })));
-  return new Map(stages.map((stage) => [stage.id, stage]));
-}

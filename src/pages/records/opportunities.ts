@@ -13,7 +13,8 @@ import { when, badge, notice, empty, facts, quiet, panel, plainList, workplace, 
 import { linkButton, dialogLink, buttons, html, link, moment, day, count, type Html } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
-import { closingField, nameOfContact } from './kinds.ts';
+import { closingField } from './deals.ts';
+import { nameOfContact } from './kinds.ts';
 import { viewLinks } from './record-list.ts';
 import { editLinks, savedTexts, usersOf, userChoices } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
