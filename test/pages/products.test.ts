@@ -141,6 +141,20 @@ describe('pipelines', () => {
     expect((await customer.get(path.replace('/app', ''))).body).toMatchObject({ stage_id, price: 37_000.5 });
   });
 
+  test('take no price in another currency for that of a product which the form leaves empty, or does not show', async () => {
+    const product = { product: 'Engine', price: '1200', quantity: '1' };
+    const made = await admin.submit('/app/opportunities/new', { name: 'Deal', ...product });
+    await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
+    const stage_id = (await newest()).stages[0]!.id;
+    const path = made.location!.split('?')[0]!;
+    const [, id] = /name="product" value="([0-9a-f-]{36})"/.exec((await admin.get(`${path}/edit`)).body)!;
+    const empty = { product: '', price: '', quantity: '' };
+    for (const row of [{ product: id!, price: '', quantity: '1' }, empty])
+      expectPage(await admin.submit(`${path}/edit`, { stage_id, ...row }), 400, 'Write “1200” in EUR');
+    const { body } = await customer.get(path.replace('/app', ''));
+    expect([body.stage_id === stage_id, body.price]).toEqual([false, 1200]);
+  });
+
   test('keep what another admin has saved since a form was opened: it is shown with the conflict', async () => {
     await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
     const before = await newest();

@@ -178,7 +178,11 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
   const kept = details.find(isAmount);
   const amount = text(fields, 'amount').trim();
   const amountRow = { product: kept?.product_id ?? amountName, price: amount, quantity: amount === '' ? '' : '1' };
-  const rows = [...rowsOf(fields), ...(kept || amount !== '' ? [amountRow] : [])];
+  const sent = [...rowsOf(fields), ...(kept || amount !== '' ? [amountRow] : [])];
+  // Stored prices are refused below if the currency changes, also of products beyond the rows of the form.
+  const ids = new Set(sent.map(({ product }) => canonicalId(product)));
+  const unsent = currency === storedCurrency ? [] : details.filter(({ product_id }) => !ids.has(product_id));
+  const rows = [...sent, ...unsent.map(({ product_id: product }): Row => ({ product, price: '', quantity: '1' }))];
   const names = rows.flatMap(({ product }) => (product === '' || canonicalId(product) ? [] : [product]));
   const query = { filters: { name: names }, paginate: { limit: maxShown } };
   const products = names.length === 0 ? [] : (await ask(request, listProducts, query)).rows;
@@ -188,14 +192,14 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
   const lines: Line[] = [];
   const removed: string[] = [];
   for (const row of rows) {
-    const { product, price, quantity } = row;
+    const { product, quantity } = row;
     const refuse = (message: string) => faults.push({ path: row === amountRow ? '/amount' : '/products', message });
     const found = named.get(fold(product));
     const known = canonicalId(product) ?? found?.id;
     const line = known === undefined ? undefined : before.get(known);
+    const price = row.price || String(line?.price ?? '');
     const listed = found?.currency === (currency ?? found?.currency) ? found?.price : undefined;
-    const agreed =
-      price === '' ? (line?.price ?? listed) : price === String(line?.price) ? line!.price : readNumber(price);
+    const agreed = price === '' ? listed : price === String(line?.price) ? line!.price : readNumber(price);
     if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
     else if (agreed === undefined && price === '')
