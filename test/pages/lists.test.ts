@@ -64,6 +64,18 @@ test('the page of a list is the table of contacts, in which its contacts are sea
   expectPage(await admin.get(undone.location!), 200, /It is taken back\. .* 2 contacts/);
 });
 
+test('contacts that were added to a list are taken out by an undo, also if one of them was deleted since', async () => {
+  const { body: list } = await customer.post('/list-contact', { name: 'Guests' });
+  const [ada, grace] = [await contact(), await contact()];
+  const { location } = await admin.submit(`/app/contacts/chosen?do=list&id=${ada}&id=${grace}`, { list_id: list.id });
+  const { location: page } = await admin.get(location!);
+  const back = new URLSearchParams({ back: `/app/contacts?list=${list.id}&done=undone` }).toString();
+  const form = await admin.fieldsOf(page!, `/app/contacts/lists?${back}`);
+  await customer.delete(`/contacts/${ada}`);
+  expect((await admin.post('/app/contacts/lists', { ...form, id: [ada, grace] })).status).toBe(303);
+  expect((await customer.get(`/list-contact/${list.id}`)).body.contacts_count).toBe(0);
+});
+
 test('a form that takes contacts out of a list does it once, also if they were put back since', async () => {
   const { body: list } = await customer.post('/list-contact', { name: 'Guests' });
   const ada = await contact({ list_ids: [list.id] });

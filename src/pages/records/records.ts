@@ -18,17 +18,8 @@ import type { Fields, Refused, Faults } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
-import {
-  requestOf,
-  viewOf,
-  readInOrder,
-  addressOf,
-  parametersOf,
-  listChoices,
-  companyKind,
-  peoplePath,
-} from './kinds.ts';
-import { contactKind, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
+import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
+import { contactKind, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
 import { editLinks, requireRecord, savedTexts, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
 import { fieldForm } from './editor.ts';
 import { listHeading } from './lists.ts';
@@ -190,7 +181,9 @@ export async function records(app: FastifyInstance): Promise<void> {
   addAction(app, '/contacts/lists', forMembers, async (request) => {
     const fields = fieldsOf(request);
     const list_id = required(canonicalId(text(fields, 'list_id')), 'list');
-    const members = { list_id, contact_ids: idsIn(fields, 'id', maxBatchItems) };
+    // An undo names contacts that others can have deleted meanwhile.
+    const contacts = await readInOrder(request, contactKind, idsIn(fields, 'id', maxBatchItems));
+    const members = { list_id, contact_ids: contacts.map(({ id }) => id) };
     const change = text(fields, 'do') === 'remove' ? removeMembers : addMembers;
     await once<unknown>(request, (sql) => change(sql, request.caller.customerId, members));
     return backPath(request, `/app/lists/${list_id}`);
