@@ -237,6 +237,17 @@ describe('chosen contacts', () => {
     expect(body.map((one: { contacts_count: number }) => one.contacts_count)).toEqual([3, 2]);
   });
 
+  test('are left as they are in a view whose address is too long to say what was done', async () => {
+    const [id] = await makeContacts(1);
+    const list = await makeList(app.fastify, customer);
+    await customer.patch(`/contacts/${id}`, { list_ids: [list] });
+    const form = await admin.fieldsOf(`/app/contacts/chosen?do=out&all=1&list=${list}`);
+    const columns = Array.from({ length: 100 }, (_, i) => `custom~${i}${'o'.repeat(90)}`).join('.');
+    const out = await admin.post('/app/contacts/chosen', { ...form, choice: `${form['choice']}&columns=${columns}` });
+    expectPage(out, 400, 'these filters and columns are too long together');
+    expect((await customer.get(`/list-contact/${list}`)).body.contacts_count).toBe(1);
+  });
+
   test('are assigned to a colleague or to nobody, with an undo, and no stranger', async () => {
     const [id, other] = await makeContacts(2);
     const assigned = async () => (await customer.get(`/contacts/${id}`)).body.assigned_to;

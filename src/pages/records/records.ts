@@ -213,6 +213,9 @@ const namesShown = 12;
 
 const maxCompared = 5;
 
+/** Maximum length of the address of a list in which records are chosen. It leaves room for the ids of an undo. */
+const maxViewLength = 4_000;
+
 /** Maximum number of companies whose contacts can be shown together. A filter takes no more values. */
 const maxEmployers = 100;
 
@@ -241,6 +244,8 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
 
   async function findChosen(request: FastifyRequest): Promise<ShownRecord[]> {
     const fields = choiceOf(request);
+    // Checked first: the address in which the list says what was done would be refused.
+    if (backTo(request, kind).length > maxViewLength) throw invalid('these filters and columns are too long together');
     if (text(fields, 'all') === '') return readInOrder(request, kind, idsIn(fields, 'id', maxBatchItems));
     const query = requestOf(kind, { ...viewOf(kind, fields), page: 1, cursor: '' }, maxBatchItems + 1);
     const { rows } = await ask(request, kind.list, query);
