@@ -343,14 +343,15 @@ export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number)
   const end = after && isNewestFirst(query) ? sql`< (select ${after.id}::uuid)` : sql`<= (select ${highestId}::uuid)`;
   // The planner does not know the results of the subqueries for the bounds, and expects few records between them. So it
   // reads these records in the order of the primary key. Otherwise it might read all records of the customer and sort
-  // them.
+  // them. No index with a filtered field also has `updated_at`: from an index that has all columns of a statement, such
+  // as `verification_status` and `id`, the planner would read all entries of the customer.
   return sql`(
     select newest.*
     from ${constant(sql, source.table)} newest
     where newest.customer_id = ${customerId}::uuid
       and newest.id >= (select ${lowestId}::uuid)
       and newest.id ${end}
-    order by newest.id desc
+    order by newest.id desc, newest.updated_at
     limit ${size}::bigint
   ) ${constant(sql, source.alias)}`;
 }

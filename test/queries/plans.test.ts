@@ -1,4 +1,5 @@
 import { beforeAll, expect, test } from 'vitest';
+import { maxNewest } from '../../src/filters/narrowing.ts';
 import { companyFilterFields } from '../../src/schemas/companies.ts';
 import { contactFilterFields } from '../../src/schemas/contacts.ts';
 import { indexed } from '../../src/schemas/filters.ts';
@@ -59,6 +60,11 @@ const calls: [string, number, Call][] = [
   ['a page of contacts', 200, sends('POST /contacts/list', {})],
   ['the number of contacts', 100, sends('POST /contacts/metadata', {})],
   ['contacts by e-mail', 100, sends('POST /contacts/list', { filters: { work_email: '7@example.com' } })],
+  [
+    'a second page of contacts by status',
+    maxNewest + 1_000,
+    sends('POST /contacts/list', { filters: { verification_status: 'verified' }, paginate: { page: 2 } }),
+  ],
   ['a page of a list', 1_000, sends('POST /contacts/list', { filters: { list_id: ':list' } })],
   ['the number in a list', membersOfList, sends('POST /contacts/metadata', { filters: { list_id: ':list' } })],
   ['contacts by time of change', 200, sends('POST /contacts/list', { order_by: { updated_at: 'DESC' } })],
