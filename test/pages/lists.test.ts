@@ -132,6 +132,12 @@ test('a list that is renamed keeps its rules, description and members as they ar
   expect(await stored()).toEqual({ ...before, name: 'New', updated_at: expect.anything() });
 });
 
+test('the value of a rule that is no status is shown as it is, also if it is the name of a member of all objects', async () => {
+  const rule = { field: 'verification_status', operator: 'equals', value: 'constructor', logic_operator: 'AND' };
+  await customer.post('/list-contact', { name: 'Odd', rules: [rule] });
+  expect(textOf(await admin.get('/app/lists'))).toContain('E-mail status is constructor');
+});
+
 test('the values of rules are written as people write them: users, days, countries and statuses', async () => {
   const { user } = admin;
   const save = (field: string, operator: string, value: string) =>

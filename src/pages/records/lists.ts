@@ -303,7 +303,7 @@ function wordOf({ field, operator, value }: Condition, users: readonly User[]): 
   if (field === 'assigned_to') return userWord(value, users);
   if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
     return countryName(value.toUpperCase());
-  if (field === 'verification_status') return Object.fromEntries(verificationChoices)[value] ?? value;
+  if (field === 'verification_status') return verificationChoices.find(([status]) => status === value)?.[1] ?? value;
   if (typeOf(field) === 'instant' && isInstant(value)) {
     const day = dayOf(value);
     return value === boundOf(operator, day) ? day : value;
