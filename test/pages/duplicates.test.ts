@@ -3,6 +3,7 @@ import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
 import { contextOf } from '../jobs/working.ts';
+import { somebodyWaitsFor } from '../setup/locks.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
@@ -142,6 +143,28 @@ test('a count of duplicates says when it was made, and leaves out what is merged
   expect(merged).not.toContain('Gray');
   await count();
   expect(textOf(await admin.get(page))).toMatch(/ 1 group \. .* Counted .* Count again /);
+});
+
+test('what was written while duplicates were counted is counted after that, if somebody asks meanwhile', async () => {
+  const page = '/app/duplicates?by=external_name';
+  await admin.get(page);
+  await count();
+  const again = await admin.fieldsOf(page, '/app/duplicates/count');
+  const addCompany = () => make(customer, '/company', companyBody({ company_name: 'Gray Ltd' }));
+  for (const _ of [1, 2]) await addCompany();
+  await admin.post('/app/duplicates/count', again);
+  let counted: Promise<unknown> | undefined;
+  await app.owner.begin(async (sql) => {
+    await sql`insert into duplicate_groups values (${customer.id}, 'external_name', 0, 'x', 2, '{}')`;
+    counted = Promise.resolve(count());
+    await somebodyWaitsFor(sql, app.owner);
+    await addCompany();
+    await admin.post('/app/duplicates/count', again);
+    await sql`delete from duplicate_groups where customer_id = ${customer.id}`;
+  });
+  await counted;
+  await count();
+  expect(textOf(await admin.get(page))).toMatch(/Gray Ltd Gray Ltd Gray Ltd 3 Compare/);
 });
 
 const tickedOn = async (path: string) =>

@@ -56,10 +56,10 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
 
 /** Makes the counts of a customer's duplicates due, because records were merged or imported. They are shown until then. */
 export async function countAgain(sql: Transaction, customerId: string): Promise<void> {
-  // What was never counted is due, and has nothing to show.
+  // What was never counted is due, and has nothing to show. A count that runs sees by the other time that it is late.
   const { count: kinds } = await sql`
     update duplicate_counts
-    set counted_at = least(counted_at, now() - ${dueAge}::interval)
+    set counted_at = least(counted_at, now() - ${dueAge}::interval) - interval '1 millisecond'
     where customer_id = ${customerId}
       and counted_at is not null`;
   if (kinds > 0) await enqueueTurn(sql, 'count-duplicates', customerId);
@@ -130,8 +130,8 @@ export const findCountingCustomers = findCustomersWith((sql) => sql`from duplica
  */
 export async function countNextDuplicates(sql: Transaction, customerId: string): Promise<boolean> {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`duplicates:${customerId}`}, 0))`;
-  const [due] = await sql<{ kind: CountedKey; now: string; is_wanted: boolean }[]>`
-    select kind, now() as now, asked_at >= now() - ${countFor}::interval as is_wanted
+  const [due] = await sql<Due[]>`
+    select kind, now() as now, counted_at::text, asked_at >= now() - ${countFor}::interval as is_wanted
     from duplicate_counts
     where customer_id = ${customerId}
       and ${isDue(sql)}
@@ -157,7 +157,14 @@ async function forget(sql: Transaction, customerId: string, kind: CountedKey): P
   return forgotten === 1;
 }
 
-async function count(sql: Transaction, customerId: string, { kind, now }: { kind: CountedKey; now: string }) {
+interface Due {
+  kind: CountedKey;
+  now: string;
+  counted_at: string | null;
+  is_wanted: boolean;
+}
+
+async function count(sql: Transaction, customerId: string, { kind, now, counted_at }: Due) {
   const read = () => readValues(sql, customerId, kind);
   const { hashes, parts } = await findRepeatedHashes(read());
   let number = 0;
@@ -170,7 +177,8 @@ async function count(sql: Transaction, customerId: string, { kind, now }: { kind
     update duplicate_counts
     set counted_at = ${now}
     where customer_id = ${customerId}
-      and kind = ${kind}`;
+      and kind = ${kind}
+      and counted_at is not distinct from ${counted_at}::text::timestamptz`;
 }
 
 interface Valued {
