@@ -88,7 +88,7 @@ export const priorities = ['URGENT', 'HIGHT', 'MEDIUM', 'LOW', 'NONE'] as const;
 const Quantity = () => Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'Number of units.', examples: [3] });
 const AgreedPrice = () => wire.Price('Agreed price of one unit, with at most 4 decimals.');
 
-const Line = wire.Strict(
+export const Line = wire.Strict(
   { id: wire.Uuid('An existing product.'), price: AgreedPrice(), quantity: Quantity() },
   { title: 'OpportunityLine' },
 );

@@ -9,8 +9,8 @@ import { listProducts, productWrites } from '../../queries/crm/products.ts';
 import { companyWrites } from '../../queries/crm/record-batches.ts';
 import { CompanyCreate } from '../../schemas/companies.ts';
 import type { Contact } from '../../schemas/contacts.ts';
-import { OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
-import type { Opportunity, Line, Pipeline } from '../../schemas/opportunities.ts';
+import { Line, OpportunityCreate, OpportunityPatch, priorities } from '../../schemas/opportunities.ts';
+import type { Opportunity, Pipeline } from '../../schemas/opportunities.ts';
 import { ProductCreate } from '../../schemas/products.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -81,7 +81,7 @@ async function blankDraft(request: FastifyRequest): Promise<Fields> {
   return {
     company: company?.company_name ?? contact?.company.company_name ?? '',
     contact: contact ? [contact.id] : [],
-    stage_id: pipelines[0]?.stages[0]?.id,
+    stage_id: (pipelines.find(({ id }) => id === text(queryOf(request), 'pipeline')) ?? pipelines[0])?.stages[0]?.id,
     priority: 'NONE',
     user_id_assigned: request.caller.userId,
     estimated_closing_date: dayIn(30),
@@ -123,7 +123,7 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
     const given = text(fields, name in fields ? name : dateFields[0]);
     return stored && given === text(before, name) ? [] : [[name, startOf(given)] as const];
   });
-  const stage = text(fields, 'stage_id');
+  const stage = canonicalId(text(fields, 'stage_id')) ?? text(fields, 'stage_id');
   const isMoved = stored ? stage !== stored.stage_id && dates.every(([name]) => name !== 'close_date') : true;
   const company = text(fields, 'company').trim();
   const companyId = company === text(before, 'company') ? undefined : await companyNamed(reading, company);
@@ -213,7 +213,10 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
     else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
     else {
       const id = known ?? newProduct(reading, currency, product, agreed);
-      lines.push({ id, price: agreed, quantity: Number(quantity || '1') });
+      const given = { id, price: agreed, quantity: Number(quantity || '1') };
+      const [fault] = compile(Line).faultsOf(given, formMessage);
+      if (fault) refuse(`“${fault.path === '/quantity' ? quantity : price}” ${fault.message}`);
+      else lines.push(given);
     }
   }
   const isThere = ({ id }: Line): boolean => before.has(id);
@@ -302,7 +305,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const currencies = new Set(pipelines.map(({ currency }) => currency));
   const levels = priorities.map((one) => [one, priorityWords[one].word] as const);
   const owners = userChoices(users, text(draft, 'user_id_assigned')).slice(1);
-  const amountHint = `In ${[...currencies].join(', or ')}. The products below are added to it.`;
+  const amountHint = `In ${[...currencies].join(' or ')}. The products below are added to it.`;
   const people = [...contacts, ...alike];
   const more = html`<div class="columns">
       !${choice('priority', words.priority, levels)}
