@@ -423,7 +423,12 @@ function fieldsText({ fields }: Change, telling: Telling): Html {
   return lines.join('');
 }
 
-const priceText = (price: number): string => price.toLocaleString('en-GB', { maximumFractionDigits: 4 });
+const priceText = (price: number): string =>
+  price.toLocaleString('en-GB', {
+    minimumFractionDigits: 2,
+    maximumFractionDigits: 4,
+    trailingZeroDisplay: 'stripIfInteger',
+  });
 
 const userText: FieldText = (id, { users }) => users.find((user) => user.id === id)?.name ?? 'a user';
 

@@ -9,9 +9,9 @@ import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, addPage, withUndo, formRoutes, type Page, type FormPage } from '../base/layout.ts';
 import { form, select, filters, filterChoice, showButton, hidden, undoButton, type Choice } from '../base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, queryText, ask, requireValid, type Refused } from '../base/requests.ts';
-import { when, badge, notice, empty, facts, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
-import { linkButton, dialogLink, buttons, html, link, moment, day, count, type Html } from '../base/html.ts';
-import { amountName, isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
+import { when, badge, notice, empty, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
+import { linkButton, dialogLink, buttons, html, link, day, count, type Html } from '../base/html.ts';
+import { isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import { closingField } from './deals.ts';
 import { nameOfContact } from './kinds.ts';
@@ -50,7 +50,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     return {
       title: 'Opportunities',
       lead: totalsOf(chosen, columns),
-      actions: linkButton('New opportunity', `${section}/new`),
+      actions: linkButton('New opportunity', pathWith(`${section}/new`, given)),
       done: {},
       body: html`!${movedNotice(request, pipelines)} !${await viewLinks(request, 'opportunities', shown)}
         !${filters(
@@ -79,7 +79,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
 
   async function showMove(request: FastifyRequest): Promise<FormPage> {
     const found = await requireOpportunity(request);
-    const { stages, id } = await pipelineOf(request, found);
+    const { stages, id } = pipelineOf(await search(request, listPipelinesWithStages), found);
     return {
       title: `Move ${found.name}`,
       body: html`!${hidden({ pipeline: id, owner: queryText(request, 'owner'), from: found.stage_id })}
@@ -186,7 +186,7 @@ function columnOf(board: Board, column: Column): Html {
   return stage.status === 'OPEN'
     ? html`<section class="column" id="${stage.id}" data-stage="${stage.id}">!${head} !${sums} !${cards}</section>`
     : html`<details class="column" id="${stage.id}" data-stage="${stage.id}">
-        <summary>!${head} !${sums}</summary>
+        <summary class="row apart"><div>!${head} !${sums}</div></summary>
         !${cards}
       </details>`;
 }
@@ -205,15 +205,16 @@ function cardOf(
 ): Html {
   const { id, name, price, priority, company_id, user_id_assigned } = one;
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
+  const letters = person?.split(' ').map(([letter]) => letter) ?? [];
   const company = companies.get(company_id ?? '');
   return html`<section class="deal" draggable="true" data-id="${id}">
     <h3><a href="${section}/${id}">${name}</a></h3>
     !${when(company, quiet(company!))}
     <p class="row apart"><strong>${whole(price, currency)}</strong> !${priorityBadge(priority)}</p>
     <p class="row apart">
-      <span class="quiet"
-        >!${day(one[closingField(stage)])}${person === undefined ? '' : ` · ${person.split(' ')[0]}`}</span
-      >
+      <span class="quiet" title="${person ?? ''}">
+        !${day(one[closingField(stage)])} ${when(letters.length > 0, '· ')}${letters.join('')}
+      </span>
       !${dialogLink('Move', pathWith(`${section}/${id}/move`, { owner }), `Move ${name}`)}
     </p>
   </section>`;
@@ -231,25 +232,28 @@ function moveForm({ stages }: Pipeline, one: Opportunity): Html {
     <div role="group">
       !${stageChoice(stages, one)} <button class="secondary outline" aria-label="Move ${one.name}">Move</button>
     </div>`;
-  return form(`${section}/${one.id}/move`, body);
+  return form(`${section}/${one.id}/move`, body, 'class="small"');
 }
 
-async function pipelineOf(request: FastifyRequest, { stage_id }: Opportunity): Promise<Pipeline> {
-  const pipelines = await search(request, listPipelinesWithStages);
-  return pipelines.find(({ stages }) => stages.some(({ id }) => id === stage_id))!;
-}
+const pipelineOf = (pipelines: readonly Pipeline[], { stage_id }: Opportunity): Pipeline =>
+  pipelines.find(({ stages }) => stages.some(({ id }) => id === stage_id))!;
+
+const outcomes = { OPEN: 'expected to close', WON: badge('won', 'good'), LOST: badge('lost', 'bad') };
 
 async function showOne(request: FastifyRequest, refused: Refused): Promise<Page> {
   const found = await requireOpportunity(request);
   const { contacts_ids, company_id, details, description, priority } = found;
-  const [pipeline, contacts, companies, users] = await Promise.all([
-    pipelineOf(request, found),
+  const [pipelines, contacts, companies, users] = await Promise.all([
+    search(request, listPipelinesWithStages),
     search(request, findContacts, contacts_ids.slice(0, 100)),
     company_id === null ? [] : lookUp(request, findCompanies, [company_id]),
     usersOf(request),
   ]);
+  const pipeline = pipelineOf(pipelines, found);
   const stage = pipeline.stages.find(({ id }) => id === found.stage_id)!;
-  const closes = closingField(stage);
+  const stageNames = pipelines.flatMap(({ id, name, stages }) =>
+    stages.map((one) => [one.id, id === pipeline.id ? one.name : `${one.name} (${name})`] as const),
+  );
   const [company] = companies;
   const [first, ...others] = contacts_ids;
   const here = `${section}/${found.id}`;
@@ -259,41 +263,28 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     refused,
     filters: { opportunity_id: found.id },
     about: { opportunity_id: found.id, company_id, contact_id: others.length === 0 ? (first ?? null) : null },
-    telling: { wordOf, users, stages: new Map(pipeline.stages.map(({ id, name }) => [id, name])) },
+    telling: { wordOf, users, stages: new Map(stageNames) },
   });
   const people = contacts.map((one) => link(nameOfContact(one), `/app/contacts/${one.id}`));
-  const amount = details.find(isAmount);
-  const lines = details
-    .filter((line) => line !== amount)
-    .map(
-      ({ name, price, quantity, total }) =>
-        html`${name} <span class="quiet">${count(quantity)} × ${money(price, pipeline.currency)} =</span>
-          <strong>${money(total, pipeline.currency)}</strong>`,
-    );
+  const lines = details.map((line) => {
+    const sum = html`<span class="quiet">${count(line.quantity)} × ${money(line.price, pipeline.currency)} =</span>`;
+    return html`${line.name} !${when(!isAmount(line), sum)} <strong>${money(line.total, pipeline.currency)}</strong>`;
+  });
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
     company ? link(company.company_name, `/app/companies/${company.id}`) : '',
-    html`${stage.status === 'OPEN' ? 'expected to close' : 'closed'} !${day(found[closes])}`,
+    html`!${outcomes[stage.status]} !${day(found[closingField(stage)])}`,
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
+    priorityBadge(priority),
   ];
-  const about = facts([
-    [amountName, amount && money(amount.price, pipeline.currency)],
-    [opportunityWords.priority, priorityBadge(priority) || undefined],
-    [opportunityWords.close_date, stage.status === 'OPEN' && day(found.close_date)],
-    [opportunityWords.source_id, html`${found.source_id ?? ''}` || undefined],
-    [opportunityWords.created_at, moment(found.created_at)],
-    [opportunityWords.updated_at, moment(found.updated_at)],
-  ]);
-  const beside = html`<section class="card">
-      !${when(description, html`<p class="text">${description}</p>`)} !${moveForm(pipeline, found)} !${about}
-    </section>
-    !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
-    !${panel(opportunityWords.details, plainList(lines, 'None.'))}`;
+  const beside = html`!${when(description, panel(opportunityWords.description, html`<p class="text">${description}</p>`))}
+  !${panel(opportunityWords.contacts_ids, plainList(people, 'None.'))}
+  !${panel(opportunityWords.details, plainList(lines, 'None.'))}`;
   return {
     status: refused.status,
     title: found.name,
     lead: lead.filter((part) => part !== '').join(' · '),
-    actions: editLinks(here),
+    actions: html`!${moveForm(pipeline, found)} !${editLinks(here)}`,
     done: savedTexts('opportunity', activityNotices),
     body: html`!${movedNotice(request, [pipeline])} !${workplace(happened, 'About this opportunity', beside)}`,
   };

@@ -18,13 +18,13 @@ const visibilityWords: Readonly<Record<Visibility, string>> = { PUBLIC: 'everybo
 const statusWords: Readonly<Record<StageStatus, string>> = { OPEN: 'open', WON: 'won', LOST: 'lost' };
 
 /**
- * Returns the pipelines that this user may choose.
+ * Returns the pipelines that this user may choose, the oldest first.
  * @param stage id of a stage whose pipeline is always included
  */
 export async function pipelinesFor(request: FastifyRequest, stage = ''): Promise<Pipeline[]> {
   const isShown = ({ visibility, stages }: Pipeline): boolean =>
     isAdmin(request) || visibility === 'PUBLIC' || stages.some(({ id }) => id === stage);
-  return (await search(request, listPipelinesWithStages)).filter(isShown);
+  return (await search(request, listPipelinesWithStages)).filter(isShown).toReversed();
 }
 
 export async function pipelines(app: FastifyInstance): Promise<void> {
