@@ -105,7 +105,7 @@ describe('pipelines', () => {
   };
 
   test('are made, renamed and put in another order by admins; stages keep their opportunities', async () => {
-    const made = await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'EUR', ...first });
+    const made = await admin.submit('/app/pipelines/new', { name: 'Partners', currency: 'eur', ...first });
     expect(made.status).toBe(303);
     const { id, stages, currency } = await newest();
     expect([currency, ...stages.map(({ name }) => name)]).toEqual(['EUR', 'Offer', 'Order']);
@@ -139,6 +139,8 @@ describe('pipelines', () => {
     expectPage(moved, 400, 'Write “40000” in EUR, as all in this pipeline, such as “EUR 40000”');
     expect((await admin.submit(`${path}/edit`, { stage_id, amount: '37,000.50 €' })).status).toBe(303);
     expect((await customer.get(path.replace('/app', ''))).body).toMatchObject({ stage_id, price: 37_000.5 });
+    expect(textOf(await admin.get(path))).toContain('Stage: Lead (Sales) → Offer Value: 40,000 → 37,000.50');
+    expect(textOf(await admin.get('/app/opportunities'))).toContain('Pipeline Sales Partners Owner');
   });
 
   test('take no price in another currency for that of a product which the form leaves empty, or does not show', async () => {

@@ -107,7 +107,7 @@ export const salesStages: readonly NewStage[] = [
 export async function createPipeline(sql: Transaction, customerId: string, given: NewPipeline): Promise<string> {
   const [pipeline] = await sql<[{ id: string }]>`
     insert into pipelines (customer_id, name, description, currency, visibility)
-    values (${customerId}, ${given.name}, ${given.description}, ${given.currency}, ${given.visibility})
+    values (${customerId}, ${given.name}, ${given.description}, upper(${given.currency}), ${given.visibility})
     returning id`;
   await insertStages(sql, customerId, pipeline.id, withPositions(given.stages));
   return pipeline.id;
