@@ -17,7 +17,7 @@ import { findRecords } from '../queries/history/history.ts';
 import { findChosenIfUp } from '../jobs/unlocks.ts';
 import type { EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
-import { nameOf as nameOfRecord } from './changes.ts';
+import { nameOf as nameOfRecord, plurals } from './changes.ts';
 
 const section = '/app/approvals';
 
@@ -41,20 +41,26 @@ const kinds: readonly (readonly [RegExp, string])[] = [
   [/\/imports\//, 'Import a file'],
 ];
 
-const nameOf = ({ url }: Pick<ListedApproval, 'url'>): string =>
-  kinds.find(([pattern]) => pattern.test(new URL(url, 'http://localhost').pathname))?.[1] ?? url;
+/** Returns what a call does, such as “Create contacts”. */
+function nameOf({ url }: Pick<ListedApproval, 'url'>): string {
+  const { pathname } = new URL(url, 'http://localhost');
+  const noun = nouns[pathname.split('/')[3] ?? ''];
+  const name = kinds.find(([pattern]) => pattern.test(pathname))?.[1] ?? url;
+  return noun ? name.replace('records', plurals[noun]) : name;
+}
 
 const badgeOf = ({ status }: ListedApproval): Html => badge(...states[status]);
 
 export async function approvals(app: FastifyInstance): Promise<void> {
   addPage(app, '/approvals', forAdmins, async (request) => {
     const rows = await lookUp(request, listApprovals);
+    const keys = new Map((await lookUp(request, listApiKeys)).map(({ id, name }) => [id, name]));
     const none = 'Give a key limits for single calls. What exceeds them waits here until you approve it.';
     return listPage({
       title: 'Approvals',
       section: keySection,
       done: { approved: 'The call has run.', refused: 'The call is refused. It will never run.' },
-      columns,
+      columns: columns.toSpliced(1, 0, ['Key', ({ api_key_id }) => html`${keys.get(api_key_id) ?? ''}`]),
       none: ['Nothing to approve', none, 'key'],
       ...pageOf(request, rows, 100),
     });

@@ -48,6 +48,7 @@ test('a call that is larger than its key may send writes nothing until an admin 
   expect((await client.get(`/approval/${id}`)).body).toMatchObject({ status: 'pending', records: 3, answer: null });
   const visitor = await visitorOf(app.fastify, client.id);
   expect(textOf(await visitor.get(`/app/approvals/${id}`))).toContain('Records Ada Lovelace, Ada Lovelace, Ada');
+  expect(textOf(await visitor.get('/app/approvals'))).toMatch(/ Create contacts [^ ].* 3 0 .* waits/);
   expect((await session.call('GET', '/api/approval')).body).toMatchObject([
     { id, api_key_id: client.keyId, url: '/api/ext/contacts/batch/create', records: 3, credits: 0 },
   ]);
