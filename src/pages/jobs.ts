@@ -170,14 +170,14 @@ function itemName({ item, contact_id, result }: JobItem): Html {
 
 const outcomeColumn: Column<JobItem> = [
   'Outcome',
-  ({ status, reason }) => html`!${statusBadge(status)} ${reason ? reasonWord(reason) : ''}`,
+  (one) => twoLines(html`!${statusBadge(one.status)} ${one.reason ? reasonWord(one.reason) : ''}`, freeText(one)),
 ];
 
 const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
   [plain(jobTable[type].words[1]), itemName],
   outcomeColumn,
   ['What was found', ({ result }) => html`${foundBy(result)}`, 'long'],
-  ['Credits', (one) => twoLines(count(one.charged), freeText(one)), 'number'],
+  ['Credits', ({ charged }) => count(charged), 'number'],
 ];
 
 /** Returns why an item cost nothing, unless its outcome tells it. */

@@ -78,7 +78,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
 }
 
 function filterForm(view: ProspectView): Html {
-  const check = (name: string, label: string) => tick('checkbox', [name, '1'], label, Boolean(view[name]));
+  const check = (name: string) => tick('checkbox', [name, '1'], choiceWords[name]!, Boolean(view[name]));
   const controls = html`!${searched.map((name) => textControl(name, view))}
     <label
       >${prospectWords.verification_status}
@@ -88,7 +88,7 @@ function filterForm(view: ProspectView): Html {
       >${prospectWords.score}, at least
       <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
     </label>
-    !${check('has_email', 'with e-mail')} !${check('has_phone', 'with phone')} !${check('all', 'also unlocked ones')}`;
+    !${Object.keys(choiceWords).map(check)}`;
   const clear = when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'));
   const buttons = html`<button class="secondary outline">Search</button> !${clear}`;
   return html`<search>!${filters(section, controls, buttons)}</search>`;
@@ -159,7 +159,11 @@ const searched: readonly TextField[] = [
   ...(['location_country', 'location_region', 'location_locality'] as const),
 ];
 
-const choiceNames = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
+const choiceWords: Readonly<Record<string, string>> = {
+  has_email: 'with e-mail',
+  has_phone: 'with phone',
+  all: 'also unlocked ones',
+};
 
 type ProspectView = Readonly<Record<string, string>>;
 
@@ -168,10 +172,15 @@ type ProspectView = Readonly<Record<string, string>>;
  * @throws DomainError `validation_failed` if a value contains characters that cannot be stored
  */
 function viewOf(fields: Fields): ProspectView {
-  const view = filledIn(fields, ...textFields, ...choiceNames);
+  const view = filledIn(fields, ...textFields, 'status', 'score', ...Object.keys(choiceWords));
   const faults = findUnstorableText(view);
   if (faults.length > 0) throw validationFailed(faults);
   return view;
+}
+
+function termOf([name, value]: readonly [name: string, value: string]): string {
+  const [, status] = verificationChoices.find(([id]) => name === 'status' && id === value) ?? [];
+  return choiceWords[name] ?? status ?? `${labelOf(name)}${name === 'score' ? ', at least' : ''}: ${value}`;
 }
 
 /** Returns the filters of a view. In a text field, semicolons separate values of which one must match. */
@@ -239,10 +248,12 @@ function unlocking(app: FastifyInstance): void {
     const makesContacts = request.method !== 'POST' || body.sync_crm === true;
     const { total_records = Infinity, ids = [] } = body as Partial<UnlockContacts & UnlockSelectedContacts>;
     const number = Math.min(total_records, price?.matches ?? 0);
+    const terms = Object.entries(view).map(termOf).join(', ');
+    const whom = when(type === 'unlock_contacts' && terms !== '', ` (${terms})`);
     const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: ids };
     const controls =
       price &&
-      html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+      html`<p>Unlocks ${counted(number, 'prospect')}${whom}. Those that were unlocked before cost nothing.</p>
         !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
         !${await listControls(request, faults, 'no list')}`;
     return {
