@@ -7,7 +7,7 @@ import type { Page, FormPage } from './base/layout.ts';
 import { versionField, pageOf, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import { required, requireCurrent, requireValid, type Fields, type Faults, type Refused } from './base/requests.ts';
-import { when, badge, linkButton, buttons, html, link, twoLines, card, folded, acts, quiet } from './base/html.ts';
+import { when, badge, linkButton, buttons, html, link, card, folded, acts, quiet } from './base/html.ts';
 import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column } from './base/html.ts';
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
@@ -180,17 +180,22 @@ function limitsIn(fields: Fields): KeyLimits {
 function needlessCaps(caps: SpendCaps, permissions: readonly Scope[]): Fault[] {
   const message = 'the key may not do this, so it needs no cap: empty this field';
   return pools
-    .filter((pool) => caps[pool]?.amount && !spendingScopes[pool].some((scope) => permissions.includes(scope)))
+    .filter((pool) => caps[pool]?.amount && !maySpend(pool, permissions))
     .map((pool) => ({ path: `/cap_${pool}`, message }));
 }
 
-const spentBy = ({ spent, spend_caps: caps }: ApiKey): Html => {
-  const texts = pools.map((pool) => {
-    const cap = caps[pool];
-    const most = cap === null ? '' : ` of ${count(cap.amount)} ${periodLabels[cap.per]}`;
-    return html`<span class="line">${poolWords[pool].word}: ${count(spent[pool])}${most}</span>`;
-  });
-  return texts.join('');
+const maySpend = (pool: Pool, permissions: readonly Scope[]): boolean =>
+  spendingScopes[pool].some((scope) => permissions.includes(scope));
+
+const spentBy = ({ spent, spend_caps: caps, permissions }: ApiKey): Html => {
+  const texts = pools
+    .filter((pool) => spent[pool] > 0 || (caps[pool]?.amount !== 0 && maySpend(pool, permissions)))
+    .map((pool) => {
+      const cap = caps[pool];
+      const most = cap === null ? '' : ` of ${count(cap.amount)} ${periodLabels[cap.per]}`;
+      return html`<span class="line">${poolWords[pool].word}: ${count(spent[pool])}${most}</span>`;
+    });
+  return texts.join('') || '<span class="quiet">may not spend</span>';
 };
 
 export async function keys(app: FastifyInstance): Promise<void> {
@@ -363,8 +368,8 @@ const columns: readonly Column<ApiKey>[] = [
   ['Key', ({ name, start }) => html`<strong>${name}</strong><br /><code>${start}…</code>`],
   ['State', (key) => stateOf(key)],
   ['May do', (key) => permissionsOf(key)],
-  ['Last used', ({ last_used_at }) => moment(last_used_at, 'Never')],
-  ['Ends', (key) => twoLines(date(key.revoked_at ?? key.expires_at), html`issued !${date(key.created_at)}`)],
+  ['Last used', ({ last_used_at }) => (last_used_at === null ? 'Never' : date(last_used_at))],
+  ['Ends', (key) => date(key.revoked_at ?? key.expires_at)],
   ['Credits spent', spentBy],
 ];
 
