@@ -123,7 +123,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   addAction(app, '/webhooks/:id/test', forAdmins, async (request) => {
     const id = idOf(request, noun);
     const result = await testEndpoint(managementOf(request), app.webhookSender, id, request.requester.signal);
-    const words = `The test was sent. ${outcomeOf(result)}.`;
+    const words = `The test ${result.ok ? 'was sent' : 'failed'}. ${outcomeOf(result)}.`;
     return showEndpoint(request, notice(words, result.ok ? 'good' : 'bad'));
   });
 

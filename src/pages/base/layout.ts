@@ -9,7 +9,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { doneNotice, form, formFaults, hidden } from './forms.ts';
 import { queryText, withTokens, notSent, refusalOf, invalid, type Refused } from './requests.ts';
 import { when, empty, table, bullets, linkButton, pathWith, html, buttons, type Html, type Column } from './html.ts';
-import { Unauthorized } from '../../errors.ts';
+import { forbidden, Unauthorized } from '../../errors.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
@@ -314,12 +314,14 @@ export function question<Row extends object>(app: FastifyInstance, path: string,
 export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
   const { status, message, faults = [] } = answerTo(thrown, request, reply);
+  const texts: Readonly<Record<string, string>> = {
+    404: 'It may have been removed, or the link is wrong',
+    ...(message === forbidden().message && { 403: 'Only an admin may do this. Ask one of yours' }),
+  };
   return sendPage(request, reply, {
     title: titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now'),
     status,
-    body: html`<p>
-        ${status === 404 ? 'It may have been removed, or the link is wrong.' : `${message}.`.replace('..', '.')}
-      </p>
+    body: html`<p>${`${texts[status] ?? message}.`.replace('..', '.')}</p>
       !${when(faults.length > 1, bullets(faults.map((fault) => html`${fault.message}`)))}
       <p><a href="/app">Go to the start</a></p>
       <p class="quiet">Status ${status} · Request ${request.id}</p>`,
@@ -411,7 +413,8 @@ export function secretPage<T>(
           <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
         </div>
         <p class="quiet" data-copied role="status"></p>
-        !${advice} !${linkButton(leave, next, '', 'data-dismiss')}
+        !${advice}
+        <p class="row">!${linkButton(leave, next, '', 'data-dismiss')}</p>
       </div>`,
   };
 }
