@@ -64,6 +64,7 @@ describe('products', () => {
     const deal = { name: 'Fair', product: ' Stand ', price: '1.200,00', quantity: '2' };
     for (const [wrong, message] of [
       [{ price: '1,200' }, 'The price “1,200” is not clear'],
+      [{ price: 'undefined' }, 'The price “undefined” is not clear'],
       [{ price: '' }, 'Give a price for “Stand”'],
       [{ product: '' }, 'Name a product for each price'],
       [{ contacts: 'Nobody' }, 'There is no contact “Nobody”'],

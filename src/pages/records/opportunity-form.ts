@@ -197,9 +197,10 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
     const found = named.get(fold(product));
     const known = canonicalId(product) ?? found?.id;
     const line = known === undefined ? undefined : before.get(known);
-    const price = row.price || String(line?.price ?? '');
+    const stored = line && String(line.price);
+    const price = row.price || (stored ?? '');
     const listed = found?.currency === (currency ?? found?.currency) ? found?.price : undefined;
-    const agreed = price === '' ? listed : price === String(line?.price) ? line!.price : readNumber(price);
+    const agreed = price === '' ? listed : price === stored ? line?.price : readNumber(price);
     if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
     else if (agreed === undefined && price === '')
@@ -208,7 +209,7 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
       refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
     else if (currency && isInOtherCurrency(currency, price))
       refuse(`“${price}” is not in ${currency}, as all in this pipeline`);
-    else if (currency !== storedCurrency && price === String(line?.price))
+    else if (currency !== storedCurrency && price === stored)
       refuse(`write “${price}” in ${currency}, as all in this pipeline, such as “${currency} ${price}”`);
     else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
     else {
