@@ -75,7 +75,7 @@ export function undoButton(request: FastifyRequest): Html {
 export const group = (legend: string, body: Html, id = ''): Html =>
   html`<div class="card" !${id === '' ? '' : html`id="${id}"`}>
     <fieldset>
-      <legend>${legend}</legend>
+      <legend><h2>${legend}</h2></legend>
       !${body}
     </fieldset>
   </div>`;

@@ -8,20 +8,8 @@ import { form, controlsFor, choices, cursorPager, differing, filterChoice, filte
 import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
-import {
-  when,
-  pager,
-  pathWith,
-  quiet,
-  dialogLink,
-  link,
-  html,
-  dayIn,
-  dayOf,
-  readDay,
-  startOf,
-  endOf,
-} from '../base/html.ts';
+import { when, pager, pathWith, quiet, dialogLink, link, html, dayIn, dayOf, readDay, startOf } from '../base/html.ts';
+import { endOf } from '../base/html.ts';
 import { today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, usersOf, userChoices, type Draft } from './editor.ts';
@@ -384,7 +372,8 @@ function moves(task: Activity, back: string): Html {
   const days = quickDays().filter(([day], i) => i > 0 && task.done_at === null && day !== due);
   const buttons = days.map(([day, label]) => {
     const spoken = `${label}: ${shortOf(task)}`;
-    return html`<button class="link" name="day" value="${day}" aria-label="${spoken}">${label}</button> · `;
+    return html`<button class="link" name="day" value="${day}" aria-label="${spoken}">${label.split(' (')[0]!}</button>
+      · `;
   });
   const body = html`!${hidden({ back })} !${buttons} !${editLink(task, back)}`;
   return form(`${path}/${task.id}/move`, body, 'class="acts"');
@@ -463,5 +452,5 @@ function changeEntry(change: Change, telling: Telling, { undos, wider, merges, b
   const whole = when(isWide || isMerge || took, link('What it did', page));
   const acts = [whole, when(mayUndo, undo)].filter(Boolean).join(' · ');
   const said = [whoOf(change.actor, telling.users), what, moment(change.occurred_at), acts] as const;
-  return entry('<span class="kind change" aria-hidden="true"></span>', said);
+  return entry('<span class="kind change" aria-hidden="true">&#8203;</span>', said);
 }
