@@ -38,8 +38,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
       ['List', ({ id, name, description }) => twoLines(link(name, `${section}/${id}`), html`${description}`)],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
       ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users)), 'long'],
-      ['Owner', (list) => html`${list.owner_name}`],
-      ['Last changed', (list) => moment(list.updated_at)],
+      ['Last changed', (list) => twoLines(moment(list.updated_at), html`${list.owner_name}`)],
     ];
     return listPage({
       title: 'Lists',
@@ -158,7 +157,7 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
       when(rules.length > 0, rulesText(rules, await usersOf(request))),
       html`${owner_name}`,
       html`changed !${moment(updated_at)}`,
-      when(!isEmpty, link('Find other people of their companies', `${path}/people`)),
+      when(!isEmpty, link('Find their colleagues', `${path}/people`)),
     ]
       .filter(Boolean)
       .join(' · '),
@@ -389,6 +388,6 @@ export function rulesText(rules: readonly Rule[], users: readonly User[]): Html 
     if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
     else groups.at(-1)!.push(text);
   }
-  const [or, and] = ['or ', ' and '].map((word) => html`<span class="quiet">${word}</span>`);
+  const [or, and] = [' or ', ' and '].map((word) => html`<span class="quiet">${word}</span>`);
   return groups.map((group, i) => html`<span class="line">!${when(i > 0, or!)}!${group.join(and)}</span>`).join('');
 }
