@@ -148,9 +148,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
       body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
-        <div class="buttons">
-          <button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>
-          !${when(refused.doubt, '<button name="do" value="anyway" class="secondary outline">Save it all the same</button>')}
+        <div class="buttons stay">
+          !${refused.doubt ? '<button name="do" value="anyway">Save it all the same</button>' : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}
           !${kind.buttons ?? ''}
           !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
         </div>`,
