@@ -55,7 +55,11 @@ test('the page of a list is the table of contacts, in which its contacts are sea
   expectPage(await open('?search=nobody'), 200, /Guests .* No contact matches/);
   const number = async () => (await customer.get(`/list-contact/${list.id}`)).body.contacts_count;
   const question = `/app/contacts/chosen?do=out&list=${list.id}&id=${ada}`;
-  expect((await admin.get(question)).body).not.toContain('rules');
+  const asked = (await admin.get(question)).body;
+  expect(asked).not.toContain('rules');
+  expect(asked).toMatch(/aria-current="page">Lists</);
+  const loud = list.id.toUpperCase();
+  expect((await admin.get(`/app/contacts?list=${loud}`)).body).not.toContain(loud);
   const { location: out } = await admin.submit(question);
   expectPage(await admin.get(out!), 200, '1 contact is taken out of the list. Undo');
   expect([await number(), (await customer.get(`/contacts/${ada}`)).status]).toEqual([1, 200]);

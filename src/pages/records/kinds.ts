@@ -194,7 +194,8 @@ export const sortsOf = ({ columns }: Pick<Controls, 'columns'>): string[] =>
  * @throws DomainError `validation_failed` if a value is not valid as a filter
  */
 export function viewOf({ controls, columns, schemas }: Controls, fields: Fields): View {
-  const values = filledIn(fields, ...controls.map(({ name }) => name));
+  const given = Object.entries(filledIn(fields, ...controls.map(({ name }) => name)));
+  const values = Object.fromEntries(given.map(([name, value]) => [name, canonicalId(value) ?? value]));
   const invalid = compile(schemas.filters).faultsOf(filtersOf(controls, { values }));
   const faults = [...findUnstorableText(values), ...invalid.map((one) => ({ ...one, path: `/filters${one.path}` }))];
   if (faults.length > 0) throw validationFailed(faults);

@@ -1,7 +1,7 @@
 import { verificationChoices, countryChoices, countryName, customValue } from '../base/words.ts';
 import { undoButton, doneNotice, filters, numberedPager, option, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, type Choice } from '../base/forms.ts';
-import { queryText, customName, isAdmin, queryOf, ask, text, invalid, readForm, lookUp } from '../base/requests.ts';
+import { queryText, customName, isAdmin, queryOf, ask, text, passing, readForm, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
@@ -40,10 +40,12 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
-    const given = queryOf(request);
-    const country = text(given, 'country').trim();
-    if (country !== '' && !countries.has(country)) return pathWith(path, { ...given, country: await codeOf(country) });
-    const view = viewOf(kind, given);
+    const { country: typed, ...given } = queryOf(request);
+    const country = text({ typed }, 'typed').trim();
+    const code = country === '' || countries.has(country) ? country : (await countryCodes())(country);
+    if (code !== '' && code !== country) return pathWith(path, { ...given, country: code });
+    const view = viewOf(kind, { ...given, country: code });
+    const unknown = `No country is called “${country}”, so these are the ${title.toLowerCase()} of all countries.`;
     const { caller } = request;
     const filters = filtersOf(kind.controls, view);
     const { list, of = '' } = view.values;
@@ -69,7 +71,8 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       ...shown,
-      body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
+      body: html`!${doneText(request, kind, done)} !${when(code !== country, notice(unknown, 'warning'))}
+        !${filterForm(kind, view, known)}
         <div class="row">!${chips(kind, view, known)} !${when(!ofList || parametersOf(view).size > 1, views)}</div>
         !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
@@ -83,7 +86,7 @@ async function othersFound(request: FastifyRequest, { object }: RecordKind, { va
   const { search, list } = values;
   if (search === undefined || list !== undefined) return '';
   const other: RecordKind = object === 'contacts' ? companyKind : contactKind;
-  const found = await ask(request, other.countUpTo, { search }, maxCounted);
+  const found = await ask(request, other.countUpTo, { search }, maxCounted).catch(passing('unavailable', 0));
   const records = found === 1 ? other.noun : other.title.toLowerCase();
   return when(found > 0, link(`${numberOf(found)} ${records}`, pathWith(other.path, { search })));
 }
@@ -110,16 +113,6 @@ const actTexts: Readonly<Record<string, readonly [some: string, none?: string]>>
 
 /** Maximum number of companies that the chip of a table of their contacts names. */
 const maxNamed = 3;
-
-/**
- * Returns the code of a country that a user has typed, in any language.
- * @throws DomainError `validation_failed` if there is no such country
- */
-async function codeOf(country: string): Promise<string> {
-  const code = (await countryCodes())(country);
-  if (code === '') throw invalid(`“${country}” is not the name of a country`);
-  return code;
-}
 
 function withCustomColumns(kind: RecordKind, declared: readonly DeclaredField[]): RecordKind {
   const own = declared.map(({ key, label: head }) => {

@@ -1,15 +1,7 @@
 import { savedViews, pageRows, recordList } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import {
-  forMembers,
-  addAction,
-  formRoutes,
-  urlOf,
-  memberDeletes,
-  withUndo,
-  jobPath,
-  backPath,
-} from '../base/layout.ts';
+import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
+import { backPath } from '../base/layout.ts';
 import type { FormPage } from '../base/layout.ts';
 import { hidden, controlsFor } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
@@ -73,7 +65,10 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     return {
       status: refused.status,
       title: kind.nameOf(found),
-      lead: kind.head.flatMap((name) => (values.has(name) ? [values.get(name)!] : [])).join(' · '),
+      lead: kind.head
+        .filter((name) => values.has(name))
+        .map((name) => html`!${when(name === 'assigned_to', 'owner: ')}!${values.get(name)!}`)
+        .join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeListAddress(kind, found), 'secondary outline')}
       !${editLinks(here)}`,
       done: savedTexts(noun, {
@@ -276,6 +271,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
     const [title, verb] = act.words;
     return {
       title: `${title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
+      ...(text(fields, 'list') !== '' && { section: '/app/lists' }),
       body: html`!${hidden({ choice: choiceText(request), digest: digestOf(rows) })}
         !${await act.controls(request, rows, faults)}
         <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>
