@@ -36,6 +36,8 @@ export interface DetailedPreview extends ImportPreview {
   repeatedLines: number[][];
   /** Number of the first records that lack the value by which the import finds stored records. */
   unmatched: number;
+  /** Number of these that could be created. */
+  creatable: number;
   /** Number of e-mail addresses that stored contacts share with the first records, though all are created anew. */
   known: number;
 }
@@ -71,6 +73,7 @@ export async function previewImport(
     columns: [],
     repeatedLines: [],
     unmatched: 0,
+    creatable: 0,
     known: 0,
   };
   if (found.format === 'ndjson' && found.mapping)
@@ -90,7 +93,10 @@ export async function previewImport(
     });
     preview.repeatedLines = findRepeated(planned);
     preview.repeated = preview.repeatedLines.length;
-    preview.unmatched = planned.filter(({ item }) => lacks(item, found.match)).length;
+    const lacking = planned.filter(({ item }) => lacks(item, found.match)).map(({ record }) => record);
+    const anew = await planRecords({ ...found, mode: 'create', match: null, dry_run: true }, lacking);
+    preview.unmatched = lacking.length;
+    preview.creatable = anew.filter(({ item }) => !(item instanceof DomainError)).length;
     if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')
       preview.changes = await findChanges(db, { ...found, customer_id: customerId }, planned);
     const emails = planned.flatMap(({ item }) => (item as { work_email?: string | null }).work_email ?? []);

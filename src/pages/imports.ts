@@ -45,7 +45,8 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
     ['What happened', happened, 'long'],
     ...headers.slice(0, 30).map((header): Column<Failure> => [header, valueOf(header)]),
   ];
-  return table('Records that failed, or were written with values left out', columns, failures);
+  const label = 'Records that failed, or were written with values left out';
+  return html`<div class="rows">!${table(label, columns, failures)}</div>`;
 }
 
 const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun] === object)!;
@@ -56,9 +57,7 @@ function repeatedNotice({ object, match }: Import, repeated: number, groups: rea
   const places = shown.map((lines) => `lines ${lines.join(', ')}`).join('; ');
   const more = repeated > shown.length ? `; and ${count(repeated - shown.length)} more` : '';
   const word = fieldWord(object, match).toLowerCase();
-  const advice = 'A check judges each record by what is stored; the import writes them one after the other';
-  const where = `The same ${word} stands in several records, of which the last counts: ${places}${more}`;
-  return notice(`${where}. ${advice}.`, 'warning');
+  return notice(`The same ${word} stands in several records, of which the last counts: ${places}${more}.`, 'warning');
 }
 
 type Changes = ImportPreview['changes'];
@@ -368,8 +367,11 @@ function outcomeOf(found: Import, list: string | undefined, { areUnmatched }: Fa
   return html`!${notice(`${done} ${counts}${failureText(found)}`, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, areUnmatched)}`;
 }
 
-function nextSteps({ object, match, failed, warnings }: Import, list = '', isCreate = false): Html {
-  const found = { mode: 'upsert', match: match ?? (object === 'contacts' ? 'work_email' : 'external_id') };
+function nextSteps({ object, mode, match, failed, warnings }: Import, list = '', isCreate = false): Html {
+  const found = {
+    mode: mode === 'update' ? mode : 'upsert',
+    match: match ?? (object === 'contacts' ? 'work_email' : 'external_id'),
+  };
   const again = { object, ...(isCreate ? { mode: 'create' } : found), list_id: list };
   const assign = pathWith('/app/contacts/chosen', { do: 'assign', all: '1', list });
   const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;

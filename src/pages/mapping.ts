@@ -10,6 +10,7 @@ import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
 import {
   when,
+  sideBySide,
   table,
   html,
   type Html,
@@ -19,8 +20,8 @@ import {
   count,
   counted,
   notice,
-  someNames,
 } from './base/html.ts';
+import { someNames } from './base/html.ts';
 import { fieldWord, phoneNumber } from './base/words.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
@@ -50,10 +51,16 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
 
 function faultList(found: Import, preview: DetailedPreview): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
+  // `otherMode` counts these records.
+  const isTold = ({ path, message }: Fault) =>
+    preview.unmatched > 0 && found.mode === 'upsert' && path.endsWith(`/${found.match}`) && message === 'is missing';
   const lists: [title: string, faults: Fault[]][] = [
     ['Some letters look wrong:', preview.warnings.filter(({ path }) => path === '/encoding')],
     ['With these settings, something is wrong:', obstaclesTo(found, preview)],
-    ['These of the first records would not be written:', preview.errors.filter(isOfRecord)],
+    [
+      'These of the first records would not be written:',
+      preview.errors.filter((one) => isOfRecord(one) && !isTold(one)),
+    ],
     ['What is left out of the file:', preview.warnings.filter(({ path }) => path === '' || path === '/mapping')],
     ['Values of the first records that will be left out:', preview.warnings.filter(isOfRecord)],
   ];
@@ -67,25 +74,17 @@ function faultList(found: Import, preview: DetailedPreview): Html {
 }
 
 /** Returns what the mode of the import does wrong with some of the first records, and a button that chooses another. */
-function otherMode({ object, mode, match }: Import, { unmatched, known }: DetailedPreview): Html {
+function otherMode({ object, mode, match }: Import, { unmatched, creatable, known }: DetailedPreview): Html {
   if (known === 0 && (unmatched === 0 || mode !== 'upsert')) return '';
   const value = fieldWord(object, match ?? 'work_email').toLowerCase();
-  const [other, what] =
+  const other = known > 0 ? 'upsert work_email' : 'create';
+  const what =
     known > 0
-      ? [
-          'upsert work_email',
-          `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record. Better:`,
-        ]
-      : [
-          'create',
-          `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. You can complete and upload them afterwards. Or:`,
-        ];
+      ? `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record.`
+      : `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. Complete and upload them afterwards.`;
   const label = modesFor(object).find(([one]) => one === other)![1];
-  return notice(
-    what,
-    'warning',
-    html`<button name="do" value="save ${other}" class="secondary outline">${label}</button>`,
-  );
+  const button = html`Or: <button name="do" value="save ${other}" class="secondary outline">${label}</button>`;
+  return notice(what, 'warning', when(known + creatable > 0, button));
 }
 
 function faultText(object: Import['object'], { path, message }: Fault): string {
@@ -112,10 +111,16 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
 
 const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
 
+/** Columns that the file of records to correct has beside those of the imported file. */
+const correctionColumns: ReadonlySet<string> = new Set(['_line', '_error', '_warning']);
+
 function leftOutNote({ object }: Import, { columns: all, headers, mapping }: DetailedPreview): Html {
   const names = all
     .filter(({ header, samples }, i) => samples.length > 0 && headers!.indexOf(header) === i)
-    .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
+    .filter(
+      ({ header }) =>
+        header !== '' && !correctionColumns.has(header) && fieldOfMapped(mapping?.[header] ?? null) === null,
+    )
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
   return html`<p class="notice warning">
@@ -131,19 +136,19 @@ function columnsOf({ object }: Import, preview: DetailedPreview, first: number, 
       return html`<span class="quiet">left out: another column has this header</span>`;
     const name = `column-${i}`;
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
-    const origin = preview.mapping_from?.[header];
-    const as = type && customKey(field) !== undefined ? `, ${typeLabels[type]}` : '';
+    const as = type && customKey(field) !== undefined ? typeLabels[type] : '';
     const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
     return html`!${select(spoken, [['', 'leave it out'], ...choices], field)}
-      <small class="quiet">${origin ? originLabels[origin] : 'nothing says what it is'}${as}</small>`;
+    !${when(as, html`<small class="quiet">${as}</small>`)}`;
   };
-  const samplesOf = ({ samples }: PreviewColumn): Html =>
-    samples.map((one) => html`<span class="line">${shortened(one, 40)}</span>`).join('');
+  const why = ({ header }: PreviewColumn): Html => originLabels[preview.mapping_from?.[header] ?? 'none'];
+  const samplesOf = ({ samples }: PreviewColumn): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
     ['Values', samplesOf, 'quiet'],
     ['Is read as', readAs],
+    ['Why', why, 'quiet'],
   ];
 }
 
@@ -165,8 +170,8 @@ const typeLabels = {
 };
 
 const invalidLabels: Record<InvalidValues, string> = {
-  skip: 'leave them out, write the record, and say so',
-  fail: 'do not write the record',
+  skip: 'leave out the value',
+  fail: 'leave out the record',
 };
 
 const commonEncodings = 'utf-8 windows-1252 iso-8859-2 windows-1250 windows-1251 macintosh utf-16le'.split(' ');
@@ -186,11 +191,14 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
-      !${choice('mode', 'What to do with the records', modesFor(found.object))} !${lists}
-      !${choice('invalid_values', 'Values that cannot be read', invalidLabels)}
-      !${when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same)))}
-      !${when(found.format === 'csv' && encoding, choice('encoding', 'Encoding', encodings))}
-      !${when(hasLines, choice('header', 'The first line', firstLines))}
+      !${choice('mode', 'What to do with the records', modesFor(found.object))}
+      !${sideBySide(
+        lists,
+        choice('invalid_values', 'Values that cannot be read', invalidLabels),
+        when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same))),
+        when(found.format === 'csv' && encoding, choice('encoding', 'Encoding', encodings)),
+        when(hasLines, choice('header', 'The first line', firstLines)),
+      )}
     </div>`;
 }
 
@@ -211,7 +219,7 @@ export function modesFor(object: ImportObject): Choice[] {
 export const modeText = (found: Pick<Import, 'object' | 'mode' | 'match'>): string =>
   modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
 
-const firstLines = { names: 'has the names of the columns', record: 'is a record: the file has no header' };
+const firstLines = { names: 'names the columns', record: 'is a record already' };
 
 function records({ object }: Import, { records: items }: DetailedPreview): Html {
   const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
@@ -324,9 +332,10 @@ export function inWords(object: ImportObject, message: string): string {
   return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
 }
 
-const originLabels: Record<MappingOrigin, string> = {
+const originLabels: Record<MappingOrigin | 'none', string> = {
   given: 'as chosen',
   name: 'by its name',
-  remembered: 'as in your last import',
+  remembered: 'as last time',
   guess: 'guessed',
+  none: 'nothing says what it is',
 };

@@ -73,8 +73,8 @@ test('an import with the pages goes from the file over its mapping and a check t
     'phone_numbers',
     '',
   ]);
-  expect(text).toMatch(/E-Mail ada@example.com no address .*guessed/);
-  expect(text).toMatch(/Shoe size 38 40 .*nothing says what it is/);
+  expect(text).toMatch(/E-Mail ada@example.com · no address .*guessed/);
+  expect(text).toMatch(/Shoe size 38 · 40 .*nothing says what it is/);
 
   const saved = await visitor.submit(page, { 'column-4': 'custom_fields.Shoe size', do: 'save' });
   expect(saved.location).toBe(page);
@@ -110,7 +110,7 @@ test('the upload of corrected records makes new ones only if all of them lack th
 
 test('an import with the pages offers another way for people without an address, and for those who are there', async () => {
   await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
-  const page = (await upload({}, 'E-Mail,First Name\nada@example.com,Ada\n,Grace\n')).location!;
+  const page = (await upload({}, 'E-Mail,First Name,Phone\nada@example.com,Ada,\n,Grace,+44 20 7946 0000\n')).location!;
   const shown = async () => textOf(await visitor.get(page));
   const [twice, out] = ['Would be there twice: 1 contact with', 'Would be left out: 1 record of the first'];
   expect(await shown()).toContain(out);
@@ -119,6 +119,10 @@ test('an import with the pages offers another way for people without an address,
   expect(await shown()).not.toContain(out);
   await visitor.submit(page, { do: 'save upsert work_email' });
   expect(await shown()).not.toContain(twice);
+  // Without a phone number too, they cannot be created either.
+  const neither = await visitor.get((await upload({}, 'E-Mail,First Name\nada@example.com,Ada\n,Grace\n')).location!);
+  expect(textOf(neither)).toContain(out);
+  expect(neither.body).not.toContain('save create');
 });
 
 test.each([
