@@ -132,17 +132,18 @@ test('a count of duplicates says when it was made, and leaves out what is merged
   expect(textOf(await admin.get(page))).toContain('are being counted');
   await count();
   const counted = await admin.get(page);
-  expect(textOf(counted)).toMatch(/ 2 groups \. .* Counted .* UTC \. Count again /);
+  expect(textOf(counted)).toMatch(/ Same names were counted .* UTC \. Count again /);
   expect(textOf(counted)).toMatch(/Gray Ltd Gray Inc 2 Compare Weißenböck Ges\.m\.b\.H\. Weissenböck GmbH 2 Compare/);
   const link = compareLink(counted.body);
   const id = [...link.matchAll(/id=([0-9a-f-]{36})/g)].map(([, one]) => one!);
   await admin.submit(link, { id, keep: id[0]! }, '/app/duplicates/merge');
   const merged = textOf(await admin.get(page));
   expect(merged).toMatch(/ 1 group \. .* Weissenböck GmbH 2 Compare/);
-  expect(merged).toContain('They are being counted again.');
+  expect(merged).toContain('Same names are being counted again.');
   expect(merged).not.toContain('Gray');
   await count();
-  expect(textOf(await admin.get(page))).toMatch(/ 1 group \. .* Counted .* Count again /);
+  expect(textOf(await admin.get(page))).toMatch(/ counted .* Count again 1 group \. /);
+  expect(textOf(await admin.get('/app/duplicates?by=work_email'))).toContain('Count again');
 });
 
 test('what was written while duplicates were counted is counted after that, if somebody asks meanwhile', async () => {

@@ -91,12 +91,13 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const button = html`<button class="secondary outline">Merge ${counted(equal.length, 'equal group')}</button>`;
     const counting = notice('These duplicates are being counted. The page shows them in a moment.', 'busy');
     const isLive = [...all.values()].some(isCounting);
+    const asOf = [found, ...all.values()].find((one) => one?.asOf)?.asOf;
     return {
       title: 'Duplicates',
       isLive,
       body: html`!${doneText(request)}
         <div !${when(isLive, 'data-live')}>!${overviewOf(by, all)} !${when(!found, counting)}</div>
-        !${found ? groupsOf(request, by, found, groups) : ''}`,
+        !${asOf ? countedAt(by, asOf) : ''} !${found ? groupsOf(request, by, found, groups) : ''}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
@@ -255,18 +256,17 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
       : empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
-  return html`!${when(left > 0, heading)} !${asOf ? countedAt(by, asOf) : ''}
-  !${table(titleOf(by), columns, groups, none)}
+  return html`!${when(left > 0, heading)} !${table(titleOf(by), columns, groups, none)}
   !${numberedPager(request, all > pageNumberOf(request) * pageSize, isKey(queryText(request, 'by')) ? section : listPathOf(by))}`;
 }
 
 const countedAt = (by: DuplicateKey, asOf: string): Html =>
   isDueSince(asOf)
-    ? notice('They are being counted again. The page shows it in a moment.', 'busy')
+    ? notice('Same names are being counted again. The page shows it in a moment.', 'busy')
     : form(
         `${section}/count`,
         html`!${hidden({ by })}
-          <p class="quiet">Counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
+          <p class="quiet">Same names were counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
       );
 
 function doneText(request: FastifyRequest): Html {
@@ -288,9 +288,8 @@ async function compare(request: FastifyRequest): Promise<FormPage | string> {
   if (rows.length < 2) return back;
   const body = html`!${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
     <p>
-      One stays and gets the lists and opportunities of the others, which are deleted. Other e-mails, phone numbers and
-      your own fields of all are kept. Where records have different values, the chosen one stays and the others are
-      deleted. You can undo the merge.
+      One stays and gets the lists, opportunities, other e-mails, phone numbers and own fields of the others, which are
+      deleted. Where values differ, the chosen one stays. You can undo the merge.
     </p>
     !${await comparison(request, kind, rows)} !${buttons('Merge', back, 'Back')}`;
   const action = pathWith(`${section}/merge`, { back: queryText(request, 'back') });
