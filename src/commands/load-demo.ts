@@ -9,7 +9,7 @@ import { DomainError, isUnavailable } from '../errors.ts';
 import { listUnfinishedImports } from '../queries/jobs/catalog-imports.ts';
 import { generatePeople, textOf } from './generate-people.ts';
 import { findContacts } from '../queries/crm/contacts.ts';
-import { contactWrites } from '../queries/crm/record-batches.ts';
+import { companyWrites, contactWrites } from '../queries/crm/record-batches.ts';
 import { syncProspects } from '../queries/crm/crm-sync.ts';
 import { createList } from '../queries/crm/lists.ts';
 import { activityWrites } from '../queries/crm/activities.ts';
@@ -113,6 +113,7 @@ const products: ProductCreate[] = [
 async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   faker.seed(20_260_102);
   const { customerId, userIds, contactIds } = team;
+  await describeCompanies(sql, team);
   for (const list of lists) await createList(sql, customerId, userIds[0]!, list);
   const fair = await createList(sql, customerId, userIds[0]!, {
     name: 'Met at the fair',
@@ -123,8 +124,25 @@ async function makeDemoSales(sql: Transaction, team: Team): Promise<void> {
   for (const product of products) productIds.push(await productWrites.create(sql, customerId, product));
   const [pipeline] = await listPipelinesWithStages(sql, customerId);
   for (const [i, stage] of pipeline!.stages.entries())
-    for (let n = 0; n < 6 - i / 2; n += 1) await makeOpportunity(sql, team, stage.id, productIds);
+    for (let n = 0; n < 6 - i / 2; n += 1) await makeOpportunity(sql, team, stage, productIds);
   await makeActivities(sql, team);
+}
+
+const sizes = ['1-10', '11-50', '51-200', '201-500', '501-1000', '1001-5000'];
+
+/** Says of each company of the contacts what it is to the customer, how large it is, and where it sits. */
+async function describeCompanies(sql: Transaction, { customerId, contactIds }: Team): Promise<void> {
+  const contacts = await findContacts(sql, customerId, contactIds);
+  const byCompany = new Map(contacts.flatMap((one) => (one.company.id ? [[one.company.id, one] as const] : [])));
+  const items = Array.from(byCompany, ([id, { location_locality, location_country }]) => ({
+    id,
+    type: faker.helpers.arrayElement(['customer', 'prospect', 'prospect', 'partner']),
+    size: faker.helpers.arrayElement(sizes),
+    location_locality,
+    location_country,
+  }));
+  const batch = { operation: 'update', match: 'id', isAtomic: true, items } as const;
+  await withDeferredWrites(sql, customerId, (deferred) => companyWrites.write(sql, customerId, batch, deferred));
 }
 
 const past: Pick<ActivityCreate, 'type' | 'title' | 'body'>[] = [
@@ -158,16 +176,22 @@ async function makeActivities(sql: Transaction, { customerId, userIds, contactId
   await withDeferredWrites(sql, customerId, (deferred) => activityWrites.write(sql, customerId, batch, deferred));
 }
 
-async function makeOpportunity(sql: Transaction, team: Team, stage_id: string, productIds: string[]): Promise<void> {
+interface DemoStage {
+  id: string;
+  status: string;
+}
+
+async function makeOpportunity(sql: Transaction, team: Team, stage: DemoStage, productIds: string[]): Promise<void> {
   const { customerId, userIds, contactIds } = team;
   const contacts_ids = faker.helpers.arrayElements(contactIds, { min: 1, max: 3 });
   const [contact] = await findContacts(sql, customerId, [contacts_ids[0]!]);
   const sold = faker.helpers.arrayElements([...productIds.keys()], { min: 1, max: 3 });
   const name = products[sold[0]!]!.name;
-  const estimated_closing_date = faker.date.soon({ days: 120 }).toISOString();
+  const closing = stage.status === 'OPEN' ? faker.date.soon({ days: 120 }) : faker.date.recent({ days: 60 });
+  const estimated_closing_date = closing.toISOString();
   await opportunityWrites.create(sql, customerId, {
     name,
-    stage_id,
+    stage_id: stage.id,
     contacts_ids,
     user_id_assigned: faker.helpers.arrayElement(userIds),
     products: sold.map((at) => ({

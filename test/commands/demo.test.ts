@@ -19,12 +19,22 @@ test('two servers that start with the demo on an empty database at the same time
       (select count(*)::integer from customers) as customers,
       (select count(*)::integer from users) as users,
       (select count(*)::integer from contacts) as contacts,
+      (select count(*)::integer from companies where coalesce(size, '') = '') as blank,
       (select count(*)::integer from jobs) as jobs,
       (select count(*)::integer from prospects) as prospects,
       (select count(*)::integer from catalog_imports) as unfinished,
       (select count(*)::integer from api_keys) as keys`;
   await owner.end({ timeout: 1 });
-  const expected = { customers: 1, users: 2, jobs: 1, contacts: 300, prospects: 5_000, unfinished: 0, keys: 2 };
+  const expected = {
+    customers: 1,
+    users: 2,
+    jobs: 1,
+    blank: 0,
+    contacts: 300,
+    prospects: 5_000,
+    unfinished: 0,
+    keys: 2,
+  };
   expect(counts).toEqual(expected);
   expect(await Promise.all(servers.map(({ stop }) => stop()))).toEqual([0, 0]);
   await database.drop();
