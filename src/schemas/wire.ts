@@ -393,13 +393,13 @@ export interface DeclaredField {
 
 /**
  * Path parameter with the name of a custom field. PostgreSQL cannot store NUL. A record cannot have a field named
- * `__proto__`.
+ * `__proto__`. Browsers and clients take `.` and `..` out of a path.
  */
 export const KeyParams = Strict({
   key: Type.String({
     minLength: 1,
     maxLength: 64,
-    pattern: String.raw`^(?!__proto__$)[^\0]+$`,
+    pattern: String.raw`^(?!(__proto__|\.\.?)$)[^\0]+$`,
     description: 'The member of `custom_fields`.',
     examples: ['plan'],
   }),

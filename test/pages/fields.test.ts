@@ -30,6 +30,14 @@ test('the page of fields declares, changes and removes a field', async () => {
   expect((await admin.get(edit)).status).toBe(404);
 });
 
+test.each(['.', '..'])(
+  'the page of fields declares no field with the key %s, whose pages no browser could open',
+  async (key) => {
+    expect((await admin.submit('/app/fields/contacts/new', { key, label: 'Odd', type: 'text' })).status).toBe(400);
+    expect(await declared()).toEqual([]);
+  },
+);
+
 test('the page of fields offers a type for a field that records have', async () => {
   await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
   const { body } = await admin.get('/app/fields');
