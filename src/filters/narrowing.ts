@@ -14,7 +14,10 @@ interface Printing {
   terms: Terms;
 }
 
-/** SQL that selects the candidates of a filter: all records that pass it, and perhaps others. */
+/**
+ * SQL that selects the candidates of a filter: all records that pass it, and perhaps others. `ids` is set if the
+ * condition compares with an array of ids: without an index scan, that takes each record times each id.
+ */
 interface Candidates {
   condition: Fragment;
   ids?: Fragment;
@@ -22,8 +25,12 @@ interface Candidates {
 
 function candidateCondition(sql: FragmentMaker, source: Source, customerId: string, filter: Filter) {
   if (source.searchVersion === 0) return undefined;
-  const narrowed = print({ sql, source, customerId, terms: new Terms(source, customerId) }, filter);
-  return narrowed && sql`(${narrowed.condition} or ${constant(sql, withoutTerms(source))})`;
+  const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
+  const narrowed = print(printing, filter);
+  if (!narrowed) return undefined;
+  const rest = constant(sql, withoutTerms(source));
+  if (!narrowed.ids) return sql`(${narrowed.condition} or ${rest})`;
+  return isAnyOf(printing, [narrowed.ids, idsThat(printing, rest)]).condition;
 }
 
 function candidateIds(sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment | undefined {
@@ -48,9 +55,15 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
     case 'all':
       return printAll(printing, filter.of);
     case 'any': {
-      const parts = filter.of.map((one) => print(printing, one)?.condition);
+      const parts = filter.of.map((one) => print(printing, one));
       if (parts.length === 0 || !parts.every((part) => part !== undefined)) return undefined;
-      return { condition: sql`(${join(sql, parts, 'or', 'false')})` };
+      const conditions = parts.map(({ condition }) => condition);
+      if (parts.every(({ ids }) => ids === undefined))
+        return { condition: sql`(${join(sql, conditions, 'or', 'false')})` };
+      return isAnyOf(
+        printing,
+        parts.map(({ condition, ids }) => ids ?? idsThat(printing, condition)),
+      );
     }
     case 'in':
       return filter.values.length === 0 ? undefined : printIn(printing, filter);
@@ -84,7 +97,15 @@ function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
   if (ofCompany) return values.includes('') ? undefined : printCompanies(printing, ofCompany);
   if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
   const hashes = values.map((value) => terms.ofValue(field, value));
-  return hashes.length === 1 ? { condition: hasTerms(printing, hashes) } : hasOneOf(printing, hashes);
+  if (hashes.length > fewValues) return hasOneOf(printing, hashes);
+  return {
+    condition: sql`(${join(
+      sql,
+      hashes.map((hash) => hasTerms(printing, [hash])),
+      'or',
+      'false',
+    )})`,
+  };
 }
 
 function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
@@ -95,6 +116,12 @@ function printPart(printing: Printing, test: Test<'contains'>): Candidates | und
   const long = printing.terms.ofLongText(test.field);
   return { condition: long === undefined ? parts : printing.sql`(${parts} or ${hasTerms(printing, [long])})` };
 }
+
+/**
+ * Maximum number of values that one index scan looks up. For more, PostgreSQL expects so many records that it also reads
+ * the ids of all records of the customer.
+ */
+const fewValues = 10;
 
 const companyField = (field: string): string | undefined =>
   field.startsWith('company.') && customKey(field) === undefined ? field.slice('company.'.length) : undefined;
@@ -209,14 +236,18 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
   const parts = others.map((filter) => print(printing, filter)).filter((part) => part !== undefined);
   const [first] = companies;
   if (parts.length === 0) return first?.candidates;
-  if (parts.length === 1 && !first) return parts[0];
+  // Records of an array of ids are read anyway, so their terms select nothing more.
+  const arrays = parts.filter(({ ids }) => ids !== undefined);
+  const used = arrays.length > 0 ? arrays : parts;
+  if (used.length === 1 && !first) return used[0];
   const own = sql`(${join(
     sql,
-    parts.map(({ condition }) => condition),
+    used.map(({ condition }) => condition),
     'and',
     'true',
   )})`;
-  if (!first || others.some(({ kind }) => kind === 'search')) return { condition: own };
+  if (!first || others.some(({ kind }) => kind === 'search'))
+    return { condition: own, ...(arrays.length > 0 && { ids: idsThat(printing, own) }) };
   const count = sql`(select count(*) from (${companiesThat(printing, first.filter)} limit ${fewCompanies + 1}::bigint) few)`;
   return isAnyOf(printing, [
     idsThat(printing, sql`${count} <= ${fewCompanies}::bigint and ${first.candidates.condition}`),
@@ -233,9 +264,9 @@ function companyFilterOf({ source }: Printing, filter: Filter): Test<'in'> | Tes
 /**
  * Joins statements that each select some of the candidates. PostgreSQL can use a different index for each statement.
  */
-function isAnyOf({ sql }: Printing, [first, ...more]: Fragment[]): Candidates {
+function isAnyOf({ sql, source }: Printing, [first, ...more]: Fragment[]): Candidates {
   const ids = more.reduce((statements, one) => sql`${statements} union all ${one}`, first!);
-  return { condition: sql`c.id = any(array(${ids}))`, ids };
+  return { condition: sql`${constant(sql, source.alias)}.id = any(array(${ids}))`, ids };
 }
 
 const idsThat = ({ sql, source, customerId }: Printing, condition: Fragment): Fragment => {

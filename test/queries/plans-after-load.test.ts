@@ -78,6 +78,10 @@ const calls: Record<string, Call> = {
   alternatives: filtered({ _or: [{ last_name: 'nobody' }, { search: 'xyzzy' }] }),
   'changed contacts': filtered({ updated_at: { gte: '2100-01-01T00:00:00Z' } }),
   'the number of a value': counted({ location_country: 'DE' }),
+  'the number of many values and a part': counted({
+    location_country: ['DE', 'FR', 'US', 'GB', 'SE', 'PL', 'BR', 'IT', 'ES', 'NL', 'JP'],
+    job_title: { contains: 'engineer' },
+  }),
   'the number of a search': counted({ search: 'xyzzy' }),
   companies: (one) => one.post('/company/list', { filters: { company_name: { contains: 'works 234' } } }),
   opportunities: async (one) => {

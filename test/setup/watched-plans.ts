@@ -14,6 +14,7 @@ export interface PlanNode {
   'Relation Name'?: string;
   'Index Name'?: string;
   'Index Cond'?: string;
+  Filter?: string;
   'Actual Rows': number;
   'Actual Loops': number;
   'Rows Removed by Filter'?: number;
@@ -145,6 +146,7 @@ export const wastefulNodesOf = (plan: PlanNode, most: number): string[] =>
   nodesOf(plan).flatMap((node) => {
     const { 'Node Type': type, 'Relation Name': table = '', 'Actual Rows': rows, 'Actual Loops': loops } = node;
     if (searchesForId(node)) return [`${type} ${table}: finds an id by ${node['Index Name']}`];
+    if (/\bid = ANY \(\(InitPlan/.test(node.Filter ?? '')) return [`${type} ${table}: compares ids with an array`];
     const removed = ((node['Rows Removed by Filter'] ?? 0) + (node['Rows Removed by Join Filter'] ?? 0)) * loops;
     return removed > 10 * rows * loops + most ? [`${type} ${table}: ${removed} removed, ${rows * loops} returned`] : [];
   });
