@@ -52,12 +52,12 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 
   addPage(app, '/lists/:id', forMembers, async (request) => {
-    const { id } = await requireList(request);
+    const { id } = await requireList(request, 1);
     return pathWith('/app/contacts', { ...queryOf(request), list: id });
   });
 
   addPage(app, '/lists/:id/people', forMembers, async (request) => {
-    const { id } = await requireList(request);
+    const { id } = await requireList(request, 1);
     const members = await ask(request, listContacts, { filters: { list_id: id }, paginate: { limit: maxMembers } });
     const names = (members.rows as ContactDetail[]).flatMap(({ company }) => company.company_name ?? []);
     return peopleOfCompanies([...new Set(names)]);
@@ -77,7 +77,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     update: updateList,
     remove: deleteList,
     question: ({ name, contacts_count }) =>
-      html`<strong>${name}</strong> is deleted. This can be undone. Its ${counted(contacts_count, 'contact')} stay.`,
+      html`<strong>${name}</strong> is deleted. This can be undone. Its contacts (${numberOf(contacts_count)}) stay.`,
   });
 
   question(app, '/lists/:id/verify', forAdmins, {
@@ -85,8 +85,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     title: 'Verify the list',
     text: async ({ id, name, contacts_count }, request) => {
       const price = await estimateJob('verify_list', request, spenderOf(request.caller), { list_id: id });
-      return html`The e-mail addresses of ${counted(contacts_count, 'contact')} in <strong>${name}</strong> are checked,
-        and the outcome is stored with the contacts. !${priceOf(price)}`;
+      return html`The e-mail addresses of the contacts in <strong>${name}</strong> (${numberOf(contacts_count)}) are
+        checked, and the outcome is stored with the contacts. !${priceOf(price)}`;
     },
     back: ({ id }) => `${section}/${id}`,
     refusal: 'Not now',
@@ -135,14 +135,14 @@ export async function lists(app: FastifyInstance): Promise<void> {
 /** Maximum number of list members whose companies a search for other people uses. The newest members are used. */
 const maxMembers = 1_000;
 
-const requireList = async (request: FastifyRequest): Promise<List> =>
-  required(await ask(request, findList, idOf(request, 'list')), 'list');
+const requireList = async (request: FastifyRequest, max = maxCounted): Promise<List> =>
+  required(await ask(request, findList, idOf(request, 'list'), max), 'list');
 
 const byHand = html`<span class="quiet">by hand</span>`;
 
 /** Returns the heading of the page of contacts that are filtered by a list, which is the list's page. */
 export async function listHeading(request: FastifyRequest, id: string): Promise<Heading | undefined> {
-  const list = await ask(request, findList, id);
+  const list = await ask(request, findList, id, 1);
   if (!list) return undefined;
   const { name, description, rules, contacts_count, owner_name, updated_at } = list;
   const path = `${section}/${list.id}`;

@@ -453,7 +453,7 @@ const listIn = (request: FastifyRequest): string => required(canonicalId(text(ch
 const takingOut: Act = {
   words: ['Take out of the list:', 'Take out'],
   controls: async (request) => {
-    const list = required(await ask(request, findList, listIn(request)), 'list');
+    const list = required(await ask(request, findList, listIn(request), 1), 'list');
     const byRules = when(list.rules.length > 0, ' Those that match its rules stay in the list.');
     return html`<p>They leave <strong>${list.name}</strong> and stay contacts.!${byRules}</p>`;
   },

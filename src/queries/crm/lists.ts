@@ -38,12 +38,12 @@ const exactCountsTimeoutMs = 3_000;
 /**
  * Maximum milliseconds that a read takes to count some lists again, if it cannot count all. A worker counts the others.
  */
-const readMs = 1_000;
+const readMs = 250;
 
 const allContacts = (customerId: string): RecordQuery => parseRecordQuery(contactSource, customerId, {});
 
-const countMembers = (sql: Queryable, customerId: string, list: ListedRules): Promise<number> =>
-  countMatches(sql, { ...allContacts(customerId), filter: membersOf([list]) });
+const countMembers = (sql: Queryable, customerId: string, list: ListedRules, max?: number): Promise<number> =>
+  countMatches(sql, { ...allContacts(customerId), filter: membersOf([list]) }, max);
 
 async function countAll(sql: Queryable, customerId: string, lists: ListedRules[]): Promise<Map<string, number>> {
   const counted = await sql<{ id: string; members: number }[]>`
@@ -280,18 +280,19 @@ export const listNames = (db: Database, customerId: string, limit: number, also?
         and l.id not in (select id from newest)`,
   );
 
-export async function findList(db: Database, customerId: string, id: string): Promise<List | undefined> {
-  const [list] = await findLists(db, customerId, [id]);
+/** @param max the count of the members stops at `max` + 1 */
+export async function findList(db: Database, customerId: string, id: string, max?: number): Promise<List | undefined> {
+  const [list] = await findLists(db, customerId, [id], max);
   return list;
 }
 
-export const findLists = (db: Database, customerId: string, ids: string[]): Promise<List[]> =>
-  db.search((sql) => readLists(sql, customerId, ids));
+export const findLists = (db: Database, customerId: string, ids: string[], max?: number): Promise<List[]> =>
+  db.search((sql) => readLists(sql, customerId, ids, max));
 
-async function readLists(sql: Queryable, customerId: string, ids: string[]): Promise<List[]> {
+async function readLists(sql: Queryable, customerId: string, ids: string[], max?: number): Promise<List[]> {
   const lists: List[] = [];
   for (const row of await selectLists(sql, customerId, sql`and l.id = any(${ids}::uuid[])`))
-    lists.push(shown({ ...row, contacts_count: await countMembers(sql, customerId, row) }));
+    lists.push(shown({ ...row, contacts_count: await countMembers(sql, customerId, row, max) }));
   return lists;
 }
 
