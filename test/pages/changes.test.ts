@@ -91,7 +91,7 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   const { headers } = await customer.post('/contacts/merge', { id: ids[0], merge_ids: [ids[1]] });
   const merge = headers['x-change-id'] as string;
   const paths = ids.map((id) => `/app/contacts/${id}`);
-  expect(textOf(await admin.get(paths[0]!))).toMatch(/merged Ada Lovelace into it .* What it did · Undo the merge /);
+  expect(textOf(await admin.get(paths[0]!))).toMatch(/merged Ada Lovelace into it .* See the change · Undo the merge /);
   await undo(`/app/changes/${merge}/undo`);
   const [kept, merged] = await Promise.all(paths.map((path) => admin.get(path)));
   expect(textOf(kept!)).toMatch(

@@ -8,7 +8,20 @@ import { form, controlsFor, choices, cursorPager, differing, filterChoice, filte
 import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
-import { when, pager, pathWith, quiet, dialogLink, link, html, dayIn, dayOf, readDay, startOf } from '../base/html.ts';
+import {
+  when,
+  sideBySide,
+  pager,
+  pathWith,
+  quiet,
+  dialogLink,
+  link,
+  html,
+  dayIn,
+  dayOf,
+  readDay,
+  startOf,
+} from '../base/html.ts';
 import { endOf } from '../base/html.ts';
 import { today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
@@ -163,11 +176,8 @@ function activityControls(
   const hasTitle = text(fields, 'title') !== '' || 'title' in theirs;
   const chosen = 'due_on' in fields ? text(fields, 'due_on') : dayIn(1);
   const days = [...quickDays(), ['', 'No day'] as const];
-  const due = choices(
-    'Due',
-    days.map(([value, label]) => tick('radio', ['due_on', value], label, value === chosen)),
-    input('due_at', 'or on', day),
-  );
+  const due = days.map(([value, label]) => tick('radio', ['due_on', value], label, value === chosen));
+  const dueDay = input('due_at', about ? 'Or due on' : 'Due', day);
   return html`!${about ? hidden(Object.fromEntries(Object.entries(about).map(([name, id]) => [name, id ?? '']))) : ''}
     <fieldset class="row" aria-label="What it is">
       !${activityTypes.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
@@ -176,7 +186,7 @@ function activityControls(
     !${hasTitle ? title : html`<div class="of-tasks">!${title}</div>`}
     !${area('body', 'Text', '', 'maxlength="10000" placeholder="What was said, or is to be done"')}
     <div class="of-tasks">
-      !${about ? due : input('due_at', 'Due', day)} !${choice('assigned_to', 'Assigned to', assignees)}
+      !${when(about, choices('Due', due))} !${sideBySide(dueDay, choice('assigned_to', 'Assigned to', assignees))}
     </div>
     <details class="of-others" !${when(text(fields, 'occurred_at'), 'open')}>
       <summary>On another day</summary>
@@ -449,7 +459,7 @@ function changeEntry(change: Change, telling: Telling, { undos, wider, merges, b
     ? dialogLink('Undo the merge', pathWith(`${page}/undo`, { back }))
     : dialogLink(isWide ? `Undo for ${only} only` : 'Undo', `${page}/undo?record=${record_id}`);
   const mayUndo = id && !took?.has_merges && !taken && (!isMerge || merged_into);
-  const whole = when(isWide || isMerge || took, link('What it did', page));
+  const whole = when(isWide || isMerge || took, link('See the change', page));
   const acts = [whole, when(mayUndo, undo)].filter(Boolean).join(' · ');
   const said = [whoOf(change.actor, telling.users), what, moment(change.occurred_at), acts] as const;
   return entry('<span class="kind change" aria-hidden="true">&#8203;</span>', said);
