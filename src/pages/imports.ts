@@ -27,7 +27,6 @@ import { findRepeated } from '../queries/jobs/import-rows.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { canonicalId } from '../text/ids.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
@@ -203,8 +202,8 @@ async function listsOf(request: FastifyRequest, state: ImportState, sql?: Transa
  * name of the list that the import will create.
  */
 function nextView(fields: Fields): string {
-  const isNewList = namesList(fields) && canonicalId(text(fields, 'list_id')) === undefined;
-  const list = isNewList ? { list_id: 'new', name: text(fields, 'name') } : {};
+  const name = text(fields, 'name');
+  const list = name.trim() === '' ? {} : { list_id: 'new', name };
   const page = text(fields, 'page');
   return pathWith('', { ...list, page: page === '1' ? '' : page });
 }

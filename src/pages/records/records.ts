@@ -79,7 +79,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       body: workplace(
         happened,
         `About this ${noun}`,
-        html`!${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)} !${related}
+        html`!${related} !${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)}
         !${panel('About this record', facts(about))}`,
       ),
     };
@@ -425,9 +425,9 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
     ...lists.map(({ id, name }) => [id, name] as const),
     ['new', 'a new list, with this name:'] as const,
   ];
-  const hint = none === '' ? '' : 'To put them into a new list.';
   const { input, choice } = controlsFor({ list_id: chosen, name: text(fields, 'name') }, faults);
-  return html`!${choice('list_id', label, choices)} !${input('name', 'Name of the new list', { hint })}`;
+  return html`!${choice('list_id', label, choices)}
+  !${input('name', 'Name of the new list', { hint: 'If you write one, they go into a new list.' })}`;
 }
 
 /**
@@ -435,8 +435,9 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
  * @throws DomainError `validation_failed` if the id or the name of a new list is not valid
  */
 export function chosenListId(fields: Fields): string | undefined {
-  const id = canonicalId(text(fields, 'list_id'));
-  if (id === undefined) requireValid(ListCreate, { name: text(fields, 'name') });
+  const name = text(fields, 'name');
+  const id = name.trim() === '' ? canonicalId(text(fields, 'list_id')) : undefined;
+  if (id === undefined) requireValid(ListCreate, { name });
   return id;
 }
 
