@@ -61,12 +61,7 @@ type Listed = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
 
 function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
   const add = linkButton('New field', `${section}/${object}/new`, 'outline');
-  const none = empty(
-    'No fields of your own yet',
-    'A field of your own holds what no other field is for.',
-    'search',
-    add,
-  );
+  const none = empty('No fields of your own yet', 'They hold what no other field is for.', 'search', add);
   return html`<section>
     <div class="row apart">
       <h2>${titles[object]}</h2>
@@ -153,9 +148,9 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,
     body: html`!${isConflict ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
-      !${stored ? versionField(stored) : key}
       !${input('label', 'Name', { hint: labelHint, more: 'maxlength="120" autocomplete="off"' })}
-      !${choice('type', 'Type', typeWords)} !${area('choices', 'Choices', 'Only for a choice: one on each line.', '')}
+      !${stored ? versionField(stored) : key} !${choice('type', 'Type', typeWords)}
+      !${area('choices', 'Choices', 'Only for a choice: one on each line.', '')}
       <p class="quiet">Values that are stored already stay, also if they are of another type.</p>
       !${buttons('Save the field', section)}`,
     isNarrow: true,

@@ -63,8 +63,8 @@ describe('products', () => {
   test('are made in the form of an opportunity, in the currency of its pipeline, together with it or not at all', async () => {
     const deal = { name: 'Fair', product: ' Stand ', price: '1.200,00', quantity: '2' };
     for (const [wrong, message] of [
-      [{ price: '1,200' }, 'The price “1,200” is not clear'],
-      [{ price: 'undefined' }, 'The price “undefined” is not clear'],
+      [{ price: '1,200' }, '“1,200” is not a clear number: write it as 1249 or 1249.50'],
+      [{ price: 'undefined' }, '“undefined” is not a clear number'],
       [{ price: '' }, 'Give a price for “Stand”'],
       [{ product: '' }, 'Name a product for each price'],
       [{ contacts: 'Nobody' }, 'There is no contact “Nobody”'],

@@ -24,6 +24,8 @@ const section = '/app/opportunities';
 
 const shownPerStage = 25;
 
+const noDeals = 'No opportunities yet. Write down what you hope to sell, to whom and by when.';
+
 export async function opportunities(app: FastifyInstance): Promise<void> {
   addPage(app, '/opportunities', forMembers, async (request) => {
     const { caller } = request;
@@ -59,7 +61,7 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
           !${filterChoice('owner', 'Owner', owners, owner)}`,
           html`!${showButton} !${when(owner !== caller.userId, mine)}`,
         )}
-        !${when(!columns.some(({ total }) => total > 0), noDeals(owner))}
+        !${when(!columns.some(({ total }) => total > 0), notice(owner === '' ? noDeals : 'None of this owner.', 'plain'))}
         <nav class="row jump" aria-label="Stages">
           !${columns.map(({ stage, total }) => html`<a href="#${stage.id}">${stage.name} ${count(total)}</a>`)}
         </nav>
@@ -104,14 +106,6 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
     return withUndo(request, pathWith(back, { done: stage_id }));
   }
 }
-
-const noDeals = (owner: string): Html =>
-  notice(
-    owner === ''
-      ? 'No opportunities yet. Write down what you hope to sell, to whom and by when: its card then moves from stage to stage.'
-      : 'None of this owner.',
-    'plain',
-  );
 
 /** Returns the message after a move. It names the stage, in which somebody else may have put it meanwhile. */
 function movedNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {

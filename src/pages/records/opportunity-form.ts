@@ -18,7 +18,7 @@ import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { choices, faultText, group, option, controlsFor, tick, hidden, textInput, withBlanks } from '../base/forms.ts';
 import type { Choice } from '../base/forms.ts';
-import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, queryOf, ask } from '../base/requests.ts';
+import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, integer, queryOf, ask } from '../base/requests.ts';
 import { formMessage, type Fields } from '../base/requests.ts';
 import { when, table, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
@@ -201,24 +201,23 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
     const price = row.price || (stored ?? '');
     const listed = found?.currency === (currency ?? found?.currency) ? found?.price : undefined;
     const agreed = price === '' ? listed : price === stored ? line?.price : readNumber(price);
+    // A text that is no number stays a text, which the validation refuses with a message.
+    const given = {
+      id: known ?? randomUUID(),
+      price: agreed ?? (price as never),
+      quantity: integer({ quantity: quantity || '1' }, 'quantity'),
+    };
+    const [fault] = compile(Line).faultsOf(given, formMessage);
     if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
     else if (agreed === undefined && price === '')
       refuse(`give a price for “${product}”${currency ? ` in ${currency}` : ''}`);
-    else if (agreed === undefined)
-      refuse(`the ${row === amountRow ? 'amount' : 'price'} “${price}” is not clear: write it as 1249 or 1249.50`);
+    else if (fault) refuse(`“${fault.path === '/quantity' ? quantity : price}” ${fault.message}`);
     else if (currency && isInOtherCurrency(currency, price))
       refuse(`“${price}” is not in ${currency}, as all in this pipeline`);
     else if (currency !== storedCurrency && price === stored)
       refuse(`write “${price}” in ${currency}, as all in this pipeline, such as “${currency} ${price}”`);
-    else if (!/^\d{0,10}$/.test(quantity)) refuse(`the quantity “${quantity}” is not a whole number: write it as 1000`);
-    else {
-      const id = known ?? newProduct(reading, currency, product, agreed);
-      const given = { id, price: agreed, quantity: Number(quantity || '1') };
-      const [fault] = compile(Line).faultsOf(given, formMessage);
-      if (fault) refuse(`“${fault.path === '/quantity' ? quantity : price}” ${fault.message}`);
-      else lines.push(given);
-    }
+    else lines.push({ ...given, id: known ?? newProduct(reading, currency, product, given.price) });
   }
   const isThere = ({ id }: Line): boolean => before.has(id);
   return {

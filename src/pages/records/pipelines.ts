@@ -8,7 +8,7 @@ import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
 import { faultText, textInput, select, controlsFor, hidden, withBlanks } from '../base/forms.ts';
 import { search, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
-import { table, quiet, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
+import { table, card, sideBySide, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
 import { editor, requireRecord, savedTexts, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
@@ -133,14 +133,11 @@ function controls({ stored, sent, faults }: EditForm<Pipeline>): Html {
   const rows = sent ? currentRows(sent, stored) : draftOf(stored?.stages ?? salesStages);
   const currency = input('currency', 'Currency', { hint: 'Such as EUR. It stays as it is.' });
   const blank: StageRow = { id: '', name: '', percent: '50', status: 'OPEN', place: '' };
-  return html`<div class="card narrow">
-      !${input('name', 'Name')} !${stored ? quiet(`Its prices are in ${stored.currency}.`) : currency}
-      !${choice('visibility', 'On the board of', visibilityWords)}
-    </div>
-    <h2>Stages</h2>
+  const board = choice('visibility', 'On the board of', visibilityWords, stored && `In ${stored.currency}.`);
+  return html`!${card(sideBySide(input('name', 'Name'), board, stored ? '' : currency))}
     <p class="quiet">
-      In the order of their numbers. Empty a name to take a stage out: only one without opportunities can go. Whether a
-      stage is won or lost holds for the opportunities that are in it, too.
+      Stages stand in the order of their numbers. Empty a name to take a stage out: only one without opportunities can
+      go. Whether a stage is won or lost holds for the opportunities that are in it, too.
     </p>
     !${faultText('stages', faults)} !${table('Stages', stageColumns, withBlanks(rows, blank, maxStages))}`;
 }
