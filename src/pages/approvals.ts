@@ -9,7 +9,7 @@ import { pageOf, numberedPager } from './base/forms.ts';
 import { lookUp, search, idOf, sentText, pageNumberOf, ask, invalid } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
-import { plain, prospectWords } from './base/words.ts';
+import { plain, searchText } from './base/words.ts';
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
@@ -187,17 +187,11 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
     ['Records', namesOfAll(items, nameOfItem)],
     ['Addresses', namesOfAll(emails, ({ email }) => email)],
     ['Prospects', of === 'service-handler' && ids && someNames(prospects, namesShown, ids.length)],
-    ...Object.entries(filters ?? {}).map(([name, value]): Fact => [
-      Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : plain(name),
-      html`${[value].flat().map(clausesIn).join(', ')}`,
-    ]),
-    ['Filters', filters && Object.keys(filters).length === 0 ? 'none: everybody' : undefined],
+    ['Who', html`${searchText(filters)}`],
     ['Replaces', sent.overwrite && html`values that are there, too`],
     ['For good', sent.purge && html`their values leave the history: nobody can take this back`],
   ];
 }
-
-const clausesIn = (part: unknown): string => (typeof part === 'string' ? part : JSON.stringify(part));
 
 const namesShown = 20;
 const lettersShown = 100;

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
-import { countOutcomes, findJobViews, findStarters, listItems, listJobs } from '../queries/jobs/jobs.ts';
+import { countOutcomes, findJobViews, findStarts, listItems, listJobs } from '../queries/jobs/jobs.ts';
 import { requireJobView } from '../queries/jobs/jobs.ts';
 import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTable, jobTypes, pools } from '../schemas/jobs.ts';
 import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
@@ -13,7 +13,7 @@ import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, pla
 import { when, badge, empty, table, linkButton, html, quiet, link, panel, sideBySide, moment } from './base/html.ts';
 import { twoLines, count, counted, type Html, type Tone, type Column } from './base/html.ts';
 import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification, plain } from './base/words.ts';
-import { statusBadge, progressBar } from './base/words.ts';
+import { searchText, statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoneTexts, undoOf, whoOf, wordOf } from './changes.ts';
 import { findSubjects } from '../queries/history/history.ts';
 import type { User } from '../schemas/accounts.ts';
@@ -27,22 +27,19 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const page = pageNumberOf(request);
     const given = filtersOf(request);
     const rows = await search(request, listJobs, { filters: given, paginate: { page } }, allJobs);
-    const starters = await search(
-      request,
-      findStarters,
-      rows.map(({ id }) => id),
-    );
-    const users = await usersOf(request);
+    const [ids, users] = [rows.map(({ id }) => id), await usersOf(request)];
+    const starts = await search(request, findStarts, ids);
     const undone = await undoneTexts(request, rows);
-    const name: Column<Job> = ['Job', (job) => link(titleOf(job, undone), `${section}/${job.id}`)];
-    const by: Column<Job> = ['Started by', ({ id }) => whoOf(starters.get(id) ?? null, users)];
+    const name = (job: Job): Html =>
+      twoLines(link(titleOf(job, undone), `${section}/${job.id}`), html`${searchText(starts.get(job.id)?.filters)}`);
+    const by: Column<Job> = ['Started by', ({ id }) => whoOf(starts.get(id)?.actor ?? null, users)];
     const noJobs = 'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.';
     const isSome = Object.keys(given).length > 0 || page > 1;
     return listPage({
       title: 'Jobs',
       done: {},
       above: filterForm(given),
-      columns: [name, ...jobColumns.toSpliced(3, 0, by)],
+      columns: [['Job', name], ...jobColumns.toSpliced(3, 0, by)],
       rows,
       none: isSome
         ? ['No such jobs', 'No job matches. Choose another status or type.']
@@ -105,13 +102,14 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   const job = await requireJob(request);
   const isVerification = jobTable[job.type].pool === 'verification';
   const outcome = itemStatuses.find((one) => one === queryText(request, 'outcome'));
-  const [results, outcomes, starters, users] = await Promise.all([
+  const [results, outcomes, starts, users] = await Promise.all([
     ask(request, listItems, job.id, placeIn(request), allJobs, outcome),
     isVerification ? search(request, countOutcomes, job.id) : [],
-    search(request, findStarters, [job.id]),
+    search(request, findStarts, [job.id]),
     usersOf(request),
   ]);
   const columns = job.type === 'undo' ? await undoColumns(request, results.rows, users) : resultColumnsOf(job);
+  const start = starts.get(job.id);
   const list = canonicalId(queryText(request, 'list'));
   const back = backPath(request, '');
   const isRunning = !finalStatuses.includes(job.status as FinalStatus);
@@ -120,14 +118,14 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   const none = isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.';
   return {
     title: titleOf(job, undone),
-    lead: html`!${statusBadge(job.status)} started by !${whoOf(starters.get(job.id) ?? null, users)},
-    !${moment(job.created_at)}`,
+    lead: html`!${statusBadge(job.status)} started by !${whoOf(start?.actor ?? null, users)}, !${moment(job.created_at)}`,
     isLive: isRunning,
     actions: html`!${when(back !== '', linkButton('Go back', back, 'secondary outline'))}
     !${isRunning ? when(isAdmin(request), cancel) : await undoOf(request, job.id, 'Undo what it wrote')}`,
     body: html`<div !${when(isRunning, 'data-live')}>
       <div class="card">
-        !${progressOf(job)} !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
+        !${when(start?.filters, quiet(searchText(start?.filters)))} !${progressOf(job)}
+        !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
         !${when(isRunning, quiet('It goes on when you leave this page.'))}
         !${when(list || job.succeeded > 0, nextOf(job, list))}
       </div>
@@ -213,16 +211,10 @@ async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], us
 }
 
 function foundBy(result: JobItem['result']): string {
-  if (result === null) return '';
+  if (result === null || 'kept' in result) return '';
   if ('checks' in result) return `${verificationWords[result.status].word}${result.reused ? ' (earlier result)' : ''}`;
   if ('changed' in result) return result.changed.map((name) => fieldWord('contacts', name)).join(', ');
-  if ('_id' in result)
-    return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
-  return Object.entries<unknown>(result)
-    .flatMap(([name, value]) =>
-      typeof value === 'string' || typeof value === 'number' ? `${plain(name)}: ${value}` : [],
-    )
-    .join(' · ');
+  return [result.job_title, result.job_company_name, result.work_email].filter(Boolean).join(' · ');
 }
 
 const shownDays = 30;

@@ -68,7 +68,7 @@ test('the page of the audit log shows calls and keys by their names, and no ids'
         (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text)),
         (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, jsonb_build_object('webhook', uuidv7(), 'host', 'h'))`;
   const text = textOf(await visitor.get('/app/audit'));
-  expect(text).toMatch(/Webhook created – key test – host: h .* Approval approved – x – Merge records/);
+  expect(text).toMatch(/Webhook created – key test – host: h .* Approval approved – x – Merge contacts/);
   expect(text).not.toMatch(/[0-9a-f]{8}-/);
 });
 

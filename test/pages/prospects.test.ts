@@ -35,7 +35,7 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
 
   const question = '/app/prospects/unlock?job_title=manager&do=first&number=2';
   expect(textOf(await admin.get(question))).toMatch(
-    /Unlocks 2 prospects \(Job title: manager\)\. .*At most 2 credits ?; 0 are available. That is 2 too few/,
+    /Unlocks 2 prospects.* Job title: manager At most 2 credits ?; 0 are available. That is 2 too few/,
   );
   await app.owner`update credit_balances set available = 5 where customer_id = ${customer.id}`;
   const sent = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
@@ -50,6 +50,7 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   const [job] = await app.owner`select type, request from jobs where customer_id = ${customer.id}`;
   expect(job).toEqual({ type: 'unlock_contacts', request: { filters: { job_title: ['manager'] }, total_records: 2 } });
 
+  expect(textOf(await admin.get('/app/jobs'))).toContain('Unlock prospects by filter Job title: manager ');
   const nameless = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
   expect((await admin.post('/app/prospects/unlock', { ...nameless, list_id: 'new', name: '' })).status).toBe(400);
   const listed = await admin.post('/app/prospects/unlock', { ...nameless, list_id: '', name: 'From the catalog' });

@@ -14,7 +14,7 @@ import type { Role } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
 import { hidden } from './forms.ts';
 import { priceField } from './requests.ts';
-import { badge, html, count, counted, type Html, type Tone } from './html.ts';
+import { badge, html, when, count, counted, type Html, type Tone } from './html.ts';
 import { countries } from '../../schemas/formats.ts';
 import { phoneReader, phoneText } from '../../files/phones.ts';
 
@@ -46,6 +46,16 @@ export function fieldWord(object: ImportObject, name: string, declared: readonly
   const [table, custom] = [tables[object], customKey(name)];
   if (custom !== undefined) return declared.find(({ key }) => key === custom)?.label ?? custom;
   return Object.hasOwn(table, name) ? table[name]!.label : plain(name);
+}
+
+/** Returns in words for whom a search of prospects looks, or an empty text if there is no search. */
+export function searchText(filters: object | null | undefined): string {
+  const terms = Object.entries(filters ?? {}).map(([name, value]) => {
+    const texts = [value].flat().map((one) => (typeof one === 'string' ? one : JSON.stringify(one)));
+    return `${prospectWords[name as keyof typeof prospectWords] ?? plain(name)}: ${texts.join(', ')}`;
+  });
+  const text = terms.join(' · ').replace('{"gte":', 'at least ').replace('}', '').replaceAll(': true', '');
+  return text || when(filters, 'Everybody');
 }
 
 export const typeWords: Words<DeclaredType> = {

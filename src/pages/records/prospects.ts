@@ -1,4 +1,5 @@
 import { verificationChoices, countryName, prospectWords, verification, webLink, priceOf } from '../base/words.ts';
+import { searchText } from '../base/words.ts';
 import { filledIn, queryOf, placeIn, once, payerOf, fieldsOf, givenIn, text, idsIn } from '../base/requests.ts';
 import { integer, isAdmin, queryText, formMessage, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -13,7 +14,7 @@ import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, forAdmins, addPage, formRoutes, jobPath, type Page, type FormPage } from '../base/layout.ts';
 import { cursorPager, filters, formFaults, select, tick, hidden, textInput } from '../base/forms.ts';
-import { when, empty, table, pathWith, linkButton, html, bullets, count, counted } from '../base/html.ts';
+import { when, empty, table, pathWith, linkButton, html, quiet, bullets, count, counted } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
@@ -78,7 +79,7 @@ export async function prospects(app: FastifyInstance): Promise<void> {
 }
 
 function filterForm(view: ProspectView): Html {
-  const check = (name: string) => tick('checkbox', [name, '1'], choiceWords[name]!, Boolean(view[name]));
+  const check = (name: string, label: string) => tick('checkbox', [name, '1'], label, Boolean(view[name]));
   const controls = html`!${searched.map((name) => textControl(name, view))}
     <label
       >${prospectWords.verification_status}
@@ -88,7 +89,7 @@ function filterForm(view: ProspectView): Html {
       >${prospectWords.score}, at least
       <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
     </label>
-    !${Object.keys(choiceWords).map(check)}`;
+    !${check('has_email', 'with e-mail')} !${check('has_phone', 'with phone')} !${check('all', 'also unlocked ones')}`;
   const clear = when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'));
   const buttons = html`<button class="secondary outline">Search</button> !${clear}`;
   return html`<search>!${filters(section, controls, buttons)}</search>`;
@@ -159,11 +160,7 @@ const searched: readonly TextField[] = [
   ...(['location_country', 'location_region', 'location_locality'] as const),
 ];
 
-const choiceWords: Readonly<Record<string, string>> = {
-  has_email: 'with e-mail',
-  has_phone: 'with phone',
-  all: 'also unlocked ones',
-};
+const choiceNames = ['status', 'score', 'has_email', 'has_phone', 'all'] as const;
 
 type ProspectView = Readonly<Record<string, string>>;
 
@@ -172,15 +169,10 @@ type ProspectView = Readonly<Record<string, string>>;
  * @throws DomainError `validation_failed` if a value contains characters that cannot be stored
  */
 function viewOf(fields: Fields): ProspectView {
-  const view = filledIn(fields, ...textFields, 'status', 'score', ...Object.keys(choiceWords));
+  const view = filledIn(fields, ...textFields, ...choiceNames);
   const faults = findUnstorableText(view);
   if (faults.length > 0) throw validationFailed(faults);
   return view;
-}
-
-function termOf([name, value]: readonly [name: string, value: string]): string {
-  const [, status] = verificationChoices.find(([id]) => name === 'status' && id === value) ?? [];
-  return choiceWords[name] ?? status ?? `${labelOf(name)}${name === 'score' ? ', at least' : ''}: ${value}`;
 }
 
 /** Returns the filters of a view. In a text field, semicolons separate values of which one must match. */
@@ -248,13 +240,12 @@ function unlocking(app: FastifyInstance): void {
     const makesContacts = request.method !== 'POST' || body.sync_crm === true;
     const { total_records = Infinity, ids = [] } = body as Partial<UnlockContacts & UnlockSelectedContacts>;
     const number = Math.min(total_records, price?.matches ?? 0);
-    const terms = Object.entries(view).map(termOf).join(', ');
-    const whom = when(type === 'unlock_contacts' && terms !== '', ` (${terms})`);
     const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: ids };
     const controls =
       price &&
-      html`<p>Unlocks ${counted(number, 'prospect')}${whom}. Those that were unlocked before cost nothing.</p>
-        !${priceOf(price)} !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
+      html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+        !${'filters' in body ? quiet(searchText(body.filters)) : ''} !${priceOf(price)}
+        !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
         !${await listControls(request, faults, 'no list')}`;
     return {
       title: 'Unlock prospects',

@@ -286,17 +286,25 @@ export const listJobs = (
   order by j.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-export async function findStarters(
+interface Start {
+  id: string;
+  actor: EventActor | null;
+  /** Filters of a job that is about all who match. */
+  filters: object | null;
+}
+
+/** Returns who has started jobs, and with which filters, by the ids of the jobs. */
+export async function findStarts(
   sql: Sql,
   customerId: string,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, EventActor | null>> {
-  const jobs = await sql<{ id: string; actor: EventActor | null }[]>`
-    select id, actor
+): Promise<ReadonlyMap<string, Start>> {
+  const jobs = await sql<Start[]>`
+    select id, actor, request -> 'filters' as filters
     from jobs
     where customer_id = ${customerId}
       and id = any(${ids as string[]}::uuid[])`;
-  return new Map(jobs.map(({ id, actor }) => [id, actor]));
+  return new Map(jobs.map((job) => [job.id, job]));
 }
 
 const position: Column = { type: 'integer', value: 'position', raw: 'position', required: true };
