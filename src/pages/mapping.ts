@@ -98,15 +98,17 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
 export const columnsAtOnce = 40;
 
 function columns(found: Import, preview: DetailedPreview, { page, pager, sent }: MappingState): Html {
-  const [all, first] = [preview.columns.length, (page - 1) * columnsAtOnce];
-  const shown = preview.columns.slice(first, first + columnsAtOnce);
+  const numbered = preview.columns.map((column, i) => ({ ...column, i }));
+  const own = numbered.filter(({ header }) => !correctionColumns.has(header));
+  const [all, first] = [own.length, (page - 1) * columnsAtOnce];
+  const shown = own.slice(first, first + columnsAtOnce);
   const note = html`<p class="quiet">
     Columns ${first + 1} to ${first + shown.length} of ${count(all)}. “Preview again” saves what you choose here; then
     turn to the others.
   </p>`;
   return html`<h2>Columns</h2>
-    !${hidden({ page: String(page) })} !${leftOutNote(found, preview)} !${when(all > columnsAtOnce, note)}
-    !${table('Columns', columnsOf(found, preview, first, sent), shown)} !${pager}`;
+    !${hidden({ page: String(page) })} !${leftOutNote(found, preview, own)} !${when(all > columnsAtOnce, note)}
+    !${table('Columns', columnsOf(found, preview, sent), shown)} !${pager}`;
 }
 
 const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
@@ -114,13 +116,12 @@ const hasOwnFields = (object: ImportObject): boolean => importColumn(object, cus
 /** Columns that the file of records to correct has beside those of the imported file. */
 const correctionColumns: ReadonlySet<string> = new Set(['_line', '_error', '_warning']);
 
-function leftOutNote({ object }: Import, { columns: all, headers, mapping }: DetailedPreview): Html {
-  const names = all
-    .filter(({ header, samples }, i) => samples.length > 0 && headers!.indexOf(header) === i)
-    .filter(
-      ({ header }) =>
-        header !== '' && !correctionColumns.has(header) && fieldOfMapped(mapping?.[header] ?? null) === null,
-    )
+type Numbered = PreviewColumn & { i: number };
+
+function leftOutNote({ object }: Import, { headers, mapping }: DetailedPreview, own: readonly Numbered[]): Html {
+  const names = own
+    .filter(({ header, samples, i }) => samples.length > 0 && headers!.indexOf(header) === i)
+    .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
   return html`<p class="notice warning">
@@ -129,9 +130,8 @@ function leftOutNote({ object }: Import, { columns: all, headers, mapping }: Det
   </p>`;
 }
 
-function columnsOf({ object }: Import, preview: DetailedPreview, first: number, sent: Fields): Column<PreviewColumn>[] {
-  const readAs = ({ header, type }: PreviewColumn, row: number): Html => {
-    const i = first + row;
+function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): Column<Numbered>[] {
+  const readAs = ({ header, type, i }: Numbered): Html => {
     if (preview.headers!.indexOf(header) !== i)
       return html`<span class="quiet">left out: another column has this header</span>`;
     const name = `column-${i}`;

@@ -96,9 +96,9 @@ test('an import with the pages goes from the file over its mapping and a check t
 });
 
 test('the upload of corrected records makes new ones only if all of them lack the value that finds stored ones', async () => {
-  const modesAfter = async (csv: string): Promise<string[]> => {
+  const modesAfter = async (csv: string, given = {}): Promise<string[]> => {
     const { location } = await upload({}, csv);
-    await visitor.submit(location!, { do: 'start' });
+    await visitor.submit(location!, { do: 'start', ...given });
     await workAtAll(app, customer);
     const links = (await visitor.get(location!)).body.matchAll(/href="\/app\/imports\/new\?[^"]*mode(?:=|&#61;)(\w+)/g);
     return Array.from(links, ([, mode]) => mode!);
@@ -106,6 +106,10 @@ test('the upload of corrected records makes new ones only if all of them lack th
   expect(await modesAfter('E-Mail,First Name\nada@example.com,Ada\n,Grace\n')).toEqual(['create']);
   expect(await modesAfter('E-Mail,First Name\nno address,Ada\n,Grace\n')).toEqual(['upsert']);
   expect(await modesAfter('E-Mail,First Name,Country\nx@example.com,Xi,Nowhere\n,Grace,DE\n')).toEqual(['upsert']);
+  const changes = { mode: 'update work_email' };
+  expect(await modesAfter('E-Mail,First Name\nnobody@example.com,Xi\n', changes)).toEqual(['update']);
+  const corrections = await upload({}, 'E-Mail,First Name,_line,_error,_warning\n,Grace,3,work_email: is missing,\n');
+  expect(textOf(await visitor.get(corrections.location!))).not.toContain('_error');
 });
 
 test('an import with the pages offers another way for people without an address, and for those who are there', async () => {
