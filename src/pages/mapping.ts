@@ -35,7 +35,7 @@ interface MappingState {
 }
 
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
-  html`!${faultList(found, preview)} !${otherMode(found, preview)}
+  html`!${faultList(found, preview)} !${enterButton} !${otherMode(found, preview)}
     !${preview.headers ? columns(found, preview, shown) : ''} !${settings(found, preview, shown)}
     <h2>The first records</h2>
     !${preview.records.length === 0 ? quiet('The file has no records.') : records(found, preview)}
@@ -48,6 +48,10 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
       )}
       <button name="do" value="save" class="secondary outline">Preview again</button>
     </div>`;
+
+/** Comes first, so browsers press it when a user presses Enter in a field. Otherwise Enter would choose another mode. */
+const enterButton: Html =
+  '<button name="do" value="save" class="skip" tabindex="-1" aria-hidden="true">Preview again</button>';
 
 function faultList(found: Import, preview: DetailedPreview): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
