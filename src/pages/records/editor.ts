@@ -125,9 +125,11 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   });
 
   async function doubtOf(request: FastifyRequest, body: object, id?: string): Promise<Refused | undefined> {
-    if (!kind.similar || sentText(request, 'do') === 'anyway' || (await sentEarlier(request))) return undefined;
+    if (!kind.similar || (await sentEarlier(request))) return undefined;
     const doubt = await kind.similar(request, body, id);
-    return doubt === undefined ? undefined : { faults: {}, status: statuses.conflict, doubt };
+    // The form may have been changed since, so an answer holds only for what was asked.
+    if (doubt === undefined || sentText(request, 'doubt') === etagOf({ doubt })) return undefined;
+    return { faults: {}, status: statuses.conflict, doubt };
   }
 
   async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
@@ -149,7 +151,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons stay">
-          !${refused.doubt ? '<button name="do" value="anyway">Save it all the same</button>' : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}
+          !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}
           !${kind.buttons ?? ''}
           !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
         </div>`,
