@@ -146,7 +146,8 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
     return html`!${select(spoken, [['', 'leave it out'], ...choices], field)}
     !${when(as, html`<small class="quiet">${as}</small>`)}`;
   };
-  const why = ({ header }: PreviewColumn): Html => originLabels[preview.mapping_from?.[header] ?? 'none'];
+  const why = ({ header }: PreviewColumn): Html =>
+    html`<span class="line">${originLabels[preview.mapping_from?.[header] ?? 'none']}</span>`;
   const samplesOf = ({ samples }: PreviewColumn): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],

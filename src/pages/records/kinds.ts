@@ -373,8 +373,8 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
     const rest = list.by_hand ? out : '<span class="quiet">by its rules</span>';
     return html`!${link(list.name, `/app/lists/${list.id}`)} !${rest}`;
   });
-  return html`!${panel('Lists', html`!${plainList(rows, 'In no list.')} !${when(choices.length > 0, change(add))}`)}
-  !${deals}`;
+  return html`!${deals}
+  !${panel('Lists', html`!${plainList(rows, 'In no list.')} !${when(choices.length > 0, change(add))}`)}`;
 }
 
 const place = ({ location_locality: locality, location_country: country }: Company): Html =>
