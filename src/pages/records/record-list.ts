@@ -86,9 +86,9 @@ async function othersFound(request: FastifyRequest, { object }: RecordKind, { va
   const { search, list } = values;
   if (search === undefined || list !== undefined) return '';
   const other: RecordKind = object === 'contacts' ? companyKind : contactKind;
-  const found = await ask(request, other.countUpTo, { search }, maxCounted).catch(passing('unavailable', 0));
-  const records = found === 1 ? other.noun : other.title.toLowerCase();
-  return when(found > 0, link(`${numberOf(found)} ${records}`, pathWith(other.path, { search })));
+  const found = await ask(request, other.countUpTo, { search }, maxBatchItems).catch(passing('unavailable', 0));
+  const text = `${numberOf(found, maxBatchItems)} ${found === 1 ? other.noun : other.title.toLowerCase()}`;
+  return when(found > 0, link(text, pathWith(other.path, { search })));
 }
 
 function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: Heading['done']): Html {
@@ -221,8 +221,8 @@ function choicesOf(control: FilterControl['control'], { lists, users, me }: Know
     .map(({ id, name }) => [id, id === me ? `${name} (me)` : name] as const);
 }
 
-export const numberOf = (matches: number): string =>
-  matches > maxCounted ? `more than ${count(maxCounted)}` : count(matches);
+export const numberOf = (matches: number, most = maxCounted): string =>
+  matches > most ? `more than ${count(most)}` : count(matches);
 
 function heading(kind: RecordKind, view: View, matches: number, rows: number): Html {
   const download = (format: string) => addressOf(`${kind.path}/export`, view, { format });
