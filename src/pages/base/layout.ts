@@ -179,6 +179,7 @@ function documentOf(request: FastifyRequest, page: Page): Html {
       <head>
         <meta charset="utf-8" />
         <title>${title} · Sales Data API</title>
+        <meta name="description" content="Contacts, companies and opportunities of your team" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="data:," />
