@@ -33,7 +33,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
   addPage(app, '/lists', forMembers, async (request) => {
     const page = await ask(request, listLists, placeIn(request));
     const users = await usersOf(request);
-    const none = 'A list holds contacts that you put into it, or all that match its rules.';
     const columns: readonly Column<List>[] = [
       ['List', ({ id, name, description }) => twoLines(link(name, `${section}/${id}`), html`${description}`)],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
@@ -45,7 +44,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
       done: {},
       columns,
       rows: page.rows,
-      none: ['No lists yet', none, 'list'],
+      none: ['No lists yet', 'A list holds contacts that you put into it, or all that match its rules.', 'list'],
       add: linkButton('New list', `${section}/new`),
       below: cursorPager(request, page.nextCursor),
     });
