@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
-import { adminOfEachTest, expectPage, textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, textOf, visitorOf, type Visitor } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -221,5 +221,10 @@ describe('pipelines', () => {
       name: 'Renamed',
       stage_id: stages[1]!.id,
     });
+    const [lead] = await stagesOf(customer);
+    await customer.patch(`/opportunities/${deal}`, { stage_id: lead!.id });
+    const told = async (visitor: Visitor) => textOf(await visitor.get(`/app/opportunities/${deal}`));
+    expect(await told(member)).toContain('Stage: a stage elsewhere → Lead');
+    expect(await told(admin)).toContain('Stage: Order (Secret) → Lead');
   });
 });

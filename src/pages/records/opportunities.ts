@@ -238,7 +238,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
   const found = await requireOpportunity(request);
   const { contacts_ids, company_id, details, description, priority } = found;
   const [pipelines, contacts, companies, users] = await Promise.all([
-    search(request, listPipelinesWithStages),
+    pipelinesFor(request, found.stage_id),
     search(request, findContacts, contacts_ids.slice(0, 100)),
     company_id === null ? [] : lookUp(request, findCompanies, [company_id]),
     usersOf(request),
