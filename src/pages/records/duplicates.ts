@@ -183,7 +183,7 @@ const isCounting = (found: Found | undefined): boolean =>
 function overviewOf(by: DuplicateKey, all: AllFound): Html {
   const choice = (key: DuplicateKey): Html => {
     const [{ same }, found] = [searches[key], all.get(key)];
-    const number = found && badge(count(found.groups), found.groups > 0 ? 'warning' : 'plain');
+    const number = found && (found.groups > 0 ? badge(count(found.groups), 'warning') : '<span class="quiet">0</span>');
     const shown = isCounting(found) ? badge('being counted', 'busy') : number;
     const name = key === by ? html`<strong aria-current="page">${same}</strong>` : link(same, listPathOf(key));
     return html`<span>!${name} !${all.has(key) ? shown : ''}</span>`;
