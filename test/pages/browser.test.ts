@@ -389,7 +389,7 @@ const watchFocus = (part: 'body' | 'main'): string => `(async () => {
   part.tabIndex = -1;
   part.focus(); // Tab begins at the top, also where a field has the focus at first
   document.body.removeAttribute('tabindex');
-  usable = [...part.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')].filter(
+  usable = [...part.querySelectorAll('a[href], button:not([aria-hidden="true"]), input, select, textarea, summary, [tabindex="0"]')].filter(
     (one) => !one.disabled && one.type !== 'hidden' && (one.type !== 'radio' || one.checked) && one.checkVisibility({ visibilityProperty: true }),
   );
   stops = [];
