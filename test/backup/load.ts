@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { contactBody } from '../setup/factories.ts';
 import { sendTo, type HttpAnswer } from '../setup/over-http.ts';
 
@@ -20,6 +21,9 @@ interface Reply {
   id?: string;
   data?: { id: string };
 }
+
+/** Pause of each client between two requests (ms), so that what is backed up and restored gets processor time. */
+const pauseMs = 25;
 
 /** Clients that create contacts and start unlock jobs, one request after another, until `stop` is called. */
 export class Load {
@@ -48,6 +52,7 @@ export class Load {
       if (status < 300 && id !== undefined) this.acknowledged.push({ path, body, key, status, id, sentAt });
       // While the worker is frozen, a start may wait too long for a lock.
       else if (status !== 503) this.surprises.push(`${status} ${JSON.stringify(reply)}`);
+      await sleep(pauseMs);
     }
   }
 
@@ -84,7 +89,7 @@ export class Load {
     const enough = this.acknowledged.length + count;
     while (this.acknowledged.length < enough) {
       if (this.surprises.length > 0) throw new Error(this.surprises[0]);
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await sleep(10);
     }
   }
 
