@@ -250,7 +250,7 @@ function rest(socket: Socket): Promise<{ end: string; length: number }> {
 }
 
 const isComplete = ({ end }: { end: string }): boolean => end.endsWith('\r\n0\r\n\r\n');
-const patience = { timeout: 20_000, interval: 20 };
+const patience = { timeout: 60_000, interval: 20 };
 const status = async (socket: Socket): Promise<string> => (await firstBytes(socket)).slice(9, 12);
 const searches = (): number => app.db.limiters.find(({ name }) => name === 'search')!.inside;
 
