@@ -15,7 +15,19 @@ import { activityNotices, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
-import { when, empty, plainList, workplace, linkButton, html, dayMs, moment, date } from './base/html.ts';
+import {
+  when,
+  empty,
+  plainList,
+  workplace,
+  linkButton,
+  html,
+  dayIn,
+  dayMs,
+  startOf,
+  moment,
+  date,
+} from './base/html.ts';
 import { count, counted, link, sideBySide, someNames, type Html } from './base/html.ts';
 import { amountName, jobWords, poolWords, statusBadge, progressBar } from './base/words.ts';
 import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf, wordOf } from './changes.ts';
@@ -92,8 +104,7 @@ const firstSteps: Html = html`<h2>First steps</h2>
 const shownParts = ['overdue', 'today', 'week', 'undated'];
 
 async function dealsOf(request: FastifyRequest): Promise<Html> {
-  const now = new Date();
-  const lt = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1)).toISOString();
+  const lt = startOf(dayIn(31));
   const stages = await stagesById(request);
   const open = [...stages.values()].flatMap(({ id, status }) => (status === 'OPEN' ? [id] : []));
   const { rows } = await ask(request, listOpportunities, {
@@ -103,7 +114,7 @@ async function dealsOf(request: FastifyRequest): Promise<Html> {
   });
   const deals = rows.slice(0, dealsShown).map((row) => dealText(row, stages));
   const all = link('All of mine', `/app/opportunities?owner=${request.caller.userId}`);
-  return html`<h2>My opportunities that close this month</h2>
+  return html`<h2>My opportunities that close in the next 30 days</h2>
     !${plainList(deals, 'None.')} !${when(rows.length > dealsShown, html`<p>!${all}</p>`)}`;
 }
 

@@ -32,7 +32,7 @@ test('Today shows my tasks that are due, come within a week or have no day, and 
   expect((await today()).split('Latest')[0]).not.toContain('Late call');
 });
 
-test('Today shows my open opportunities that close this month or should have, and no others', async () => {
+test('Today shows my open opportunities that close in the next 30 days or should have, and no others', async () => {
   const stages = await stagesOf(customer);
   const add = async (name: string, more: object) => {
     const mine = { name, user_id_assigned: admin.user.userId, estimated_closing_date: inDays(-1), ...more };
@@ -41,10 +41,12 @@ test('Today shows my open opportunities that close this month or should have, an
   await make(customer, '/contacts', contactBody());
   await add('Overdue engine', {});
   await add('Won engine', { stage_id: stages[4]!.id });
-  await add('Distant engine', { estimated_closing_date: inDays(40) });
+  await add('Next engine', { estimated_closing_date: inDays(30) });
+  await add('Distant engine', { estimated_closing_date: inDays(32) });
   await add('Foreign engine', { user_id_assigned: customer.adminId });
   const text = (await today()).split('Latest')[0]!;
-  expect(text).toContain('My opportunities that close this month Overdue engine Lead');
+  expect(text).toContain('My opportunities that close in the next 30 days Overdue engine Lead');
+  expect(text).toContain('Next engine');
   for (const other of ['Won', 'Distant', 'Foreign']) expect(text).not.toContain(`${other} engine`);
 });
 
