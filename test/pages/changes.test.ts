@@ -97,7 +97,9 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   expect(textOf(kept!)).toMatch(
     /took back the merge: Other e-mails: b@x\.example → – .* → b@x\.example This merge was/,
   );
-  expect(textOf(merged!)).toMatch(/took back the merge: created it .* deleted it by a merge This merge was taken back/);
+  expect(textOf(merged!)).toMatch(
+    /took back the merge: restored it .* deleted it by a merge This merge was taken back/,
+  );
   for (const { body } of [kept!, merged!]) expect(body.split(`data-dialog >Undo</a>`)).toHaveLength(2);
   const page = await admin.get(`/app/changes/${merge}`);
   expect(textOf(page)).toMatch(/^Merged 1 contact into another .* Taken back .* · \S.* · See what that did/);

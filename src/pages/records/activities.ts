@@ -447,7 +447,7 @@ function changeEntry(change: Change, telling: Telling, { undos, wider, merges, b
   const took = undos.find((one) => one.id === id);
   const taken = undos.find((one) => one.undo_of === id && one.records > 0);
   const wordFor = ({ has_merges }: TakenBack): string => (has_merges ? 'merge' : 'change');
-  const told = changeText(change, telling);
+  const told = took && change.type === 'created' ? 'restored it' : changeText(change, telling);
   const what = html`!${took ? `took back the ${wordFor(took)}: ` : ''}!${told}
   !${taken ? html`<span class="line quiet">This ${wordFor(taken)} was taken back.</span>` : ''}`;
   const page = `/app/changes/${id}`;
