@@ -41,7 +41,7 @@ test('a group is compared side by side, and merged with the chosen values into t
   // Sent again, as by a second click.
   expect((await admin.post('/app/duplicates/merge', chosen)).location).toBe('/app/duplicates?by=work_email');
   await count();
-  expect(textOf(await admin.get('/app/duplicates'))).toContain('No duplicates');
+  expect(textOf(await admin.get('/app/duplicates'))).toContain('No contacts with the same work e-mail');
 });
 
 test('of own fields with different values the chosen one stays, and all others are kept', async () => {
@@ -150,10 +150,12 @@ test('what was written while duplicates were counted is counted after that, if s
   const page = '/app/duplicates?by=external_name';
   await admin.get(page);
   await count();
+  expect(textOf(await admin.get(page))).toMatch(/ counted .* UTC \. .* None in this count /);
   const again = await admin.fieldsOf(page, '/app/duplicates/count');
   const addCompany = () => make(customer, '/company', companyBody({ company_name: 'Gray Ltd' }));
   for (const _ of [1, 2]) await addCompany();
   await admin.post('/app/duplicates/count', again);
+  expect(textOf(await admin.get(page))).toContain('Being counted…');
   let counted: Promise<unknown> | undefined;
   await app.owner.begin(async (sql) => {
     await sql`insert into duplicate_groups values (${customer.id}, 'external_name', 0, 'x', 2, '{}')`;

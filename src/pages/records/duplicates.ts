@@ -246,14 +246,12 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
     ['How many', (group) => count(group.count), 'number'],
     ['What to do', (group) => html`<div class="row small">!${acts(group)}</div>`],
   ];
-  const none =
-    asOf && all > 0
-      ? empty(
-          'None left in this count',
-          'Count again to see what has changed since, or look for something else.',
-          'done',
-        )
-      : empty('No duplicates', 'No two records have this in common. Look for something else above.', 'done');
+  const more = 'Look for something else above.';
+  const none = !asOf
+    ? empty(`No ${titleOf(by).toLowerCase()}`, more, 'twins')
+    : isDueSince(asOf)
+      ? empty('Being counted…', 'The page shows the new count in a moment.', 'clock')
+      : empty('None in this count', `Count again to see what has changed since. ${more}`, 'twins');
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${table(titleOf(by), columns, groups, none)}
