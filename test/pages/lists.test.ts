@@ -29,6 +29,7 @@ test('a list is made of rules in words, with the number of matches before it is 
   await contact();
   const preview = await admin.submit('/app/lists/new', { name: '', ...rules, do: 'preview' });
   expectPage(preview, 200, '2 contacts match these rules now.');
+  expect(preview.body.split('name="field"'), 'the form has one empty row more').toHaveLength(4);
   expect((await customer.post('/list-contact/list', {})).body).toEqual([]);
   const wrong = await admin.submit('/app/lists/new', {
     name: 'X',
@@ -126,8 +127,8 @@ test('a list that is renamed keeps its rules, description and members as they ar
     name: 'New',
     description: ' a\r\nb ',
     join: value.map(() => 'AND'),
-    field: [...rules.map(({ field }) => field), '', '', ''],
-    operator: [...rules.map(({ operator }) => operator), 'equals', 'equals', 'equals'],
+    field: [...rules.map(({ field }) => field), ''],
+    operator: [...rules.map(({ operator }) => operator), 'equals'],
     value,
     do: 'save',
   };
@@ -169,10 +170,14 @@ test('the values of rules are written as people write them: users, days, countri
     const { rules } = (await customer.get(`/list-contact/${saved.location!.split(/[/?]/)[3]}`)).body;
     expect(rules).toEqual([{ field, operator, value: read, logic_operator: 'AND' }]);
   }
+  const saved = await save('created_at', 'equals', '25.11.2026');
+  expect(textOf(await admin.get((await admin.get(saved.location!)).location!))).toContain(
+    'Created is at least 2026-11-25 and Created is at most 2026-11-25',
+  );
   for (const [field, operator, value, message] of [
     ['assigned_to', 'equals', 'Nobody', '“Nobody” is not a user'],
     ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
-    ['created_at', 'equals', '2026-11-25', 'choose “is at least” or “is at most” for a date'],
+    ['created_at', 'not_equals', '2026-11-25', 'choose “is at least” or “is at most” for a date'],
     ['location_country', 'equals', 'Germoney', '“Germoney” is not a country'],
     ['verification_status', 'in', 'verified, good', '“good” is not a status'],
     ['score', 'equals', 'high', '“high” is not a whole number'],

@@ -7,7 +7,7 @@ import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
-import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, withBlanks } from '../base/forms.ts';
+import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden } from '../base/forms.ts';
 import type { Choice, Choices } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
 import { queryOf, requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
@@ -71,7 +71,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     tagOf: listTag,
     bodyOf: listOf,
     controls: listControls,
-    buttons: html`<button name="do" value="preview" class="secondary outline">How many match?</button>`,
+    buttons: html`<button name="do" value="preview" class="secondary outline">How many match?</button>
+      <button name="do" value="preview" class="secondary outline">Add a rule</button>`,
     create: async (sql, customerId, body, userId) => (await createList(sql, customerId, userId, body)).id,
     update: updateList,
     remove: deleteList,
@@ -197,7 +198,7 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
   const users = await usersOf(request);
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
-  for (const rule of draft.rules) {
+  for (const rule of draft.rules.flatMap(spanOf)) {
     // What is wrong with the shape of a rule is said by the validation.
     const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
     const read = isKnown ? await readRule(rule, stored?.rules ?? [], users) : { value: rule.value };
@@ -263,7 +264,7 @@ function ruleTable(rules: readonly RuleGiven[]): Html {
       ({ value }, i) => textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" data-values`, value),
     ],
   ];
-  return table('Rules', columns, withBlanks(rules, blank, ruleLimits.rules));
+  return table('Rules', columns, [...rules, blank].slice(0, Math.max(rules.length, ruleLimits.rules)));
 }
 
 function valueLists(users: readonly User[]): Html {
@@ -278,6 +279,15 @@ function valueLists(users: readonly User[]): Html {
   });
   return lists.join('');
 }
+
+/** Returns a rule that a moment is on a day as two rules: from the beginning of the day to its end. */
+const spanOf = (rule: RuleGiven): RuleGiven[] =>
+  rule.operator === 'equals' && typeOf(rule.field) === 'instant' && readDay(rule.value) !== undefined
+    ? [
+        { ...rule, operator: 'greater_or_equal' },
+        { ...rule, operator: 'less_or_equal', logic_operator: 'AND' },
+      ]
+    : [rule];
 
 type Condition = Omit<RuleGiven, 'logic_operator'>;
 
