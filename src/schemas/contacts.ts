@@ -207,9 +207,11 @@ export type ContactPatch = Static<typeof ContactPatch>;
  */
 export const listNames = 'list_names';
 
+const placeForm = { group: 'Place', isRare: true } as const;
+
 export const contactTable = {
   first_name: { label: 'First name', filter: 'text', isSearched: true, form: { group: 'Person' } },
-  middle_name: { label: 'Middle name', filter: 'text', isSearched: true, form: { group: 'Person' } },
+  middle_name: { label: 'Middle name', filter: 'text', isSearched: true, form: { group: 'Person', isRare: true } },
   last_name: { label: 'Last name', filter: 'text', isSearched: true, isIndexed: true, form: { group: 'Person' } },
   full_name: { label: 'Full name', isInternal: true },
   note: wire.noteEntry,
@@ -229,7 +231,7 @@ export const contactTable = {
   other_emails: {
     label: 'Other e-mails',
     isSearched: true,
-    form: { group: 'How to reach them', control: 'lines', hint: 'One on each line.' },
+    form: { group: 'How to reach them', control: 'lines', hint: 'One on each line.', isRare: true },
   },
   phone_numbers: {
     label: 'Phone numbers',
@@ -258,7 +260,7 @@ export const contactTable = {
   'company.company_name': { label: 'Company', filter: 'text', isInternal: true },
   'company.id': { label: 'Id of the company', isInternal: true },
   company_id: { label: 'Id of the company', filter: 'uuid', isInternal: true },
-  industry: { label: 'Industry', filter: 'text', form: { group: 'Work' }, isInTools: true },
+  industry: { label: 'Industry', filter: 'text', form: { group: 'Work', isRare: true }, isInTools: true },
   assigned_email: { label: 'Assigned to', scope: 'customer:read' },
   assigned_to: {
     label: 'Assigned to',
@@ -267,25 +269,20 @@ export const contactTable = {
     isInternal: true,
     form: { group: 'Work', control: 'user' },
   },
-  location_locality: { label: 'City', filter: 'text', form: { group: 'Place' }, isInTools: true },
-  location_region: { label: 'Region', filter: 'text', form: { group: 'Place' } },
-  location_postal_code: { label: 'Postal code', filter: 'text', form: { group: 'Place' } },
-  location_country: { label: 'Country', filter: 'text', form: { group: 'Place', control: 'country' }, isInTools: true },
-  profnet_url: {
-    label: 'Profile',
-    filter: 'text',
-    form: { group: 'Profiles and more', control: 'url' },
-    isInTools: true,
-  },
-  social1_url: { label: 'Social profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
-  social2_url: { label: 'Second social profile', filter: 'text', form: { group: 'Profiles and more', control: 'url' } },
-  gender: { label: 'Gender', filter: 'text', form: { group: 'Person' } },
-  birth_year: { label: 'Year of birth', filter: 'integer', form: { group: 'Person', control: 'number' } },
+  location_locality: { label: 'City', filter: 'text', form: placeForm, isInTools: true },
+  location_region: { label: 'Region', filter: 'text', form: placeForm },
+  location_postal_code: { label: 'Postal code', filter: 'text', form: placeForm },
+  location_country: { label: 'Country', filter: 'text', form: { ...placeForm, control: 'country' }, isInTools: true },
+  profnet_url: { label: 'Profile', filter: 'text', form: wire.profileForm, isInTools: true },
+  social1_url: { label: 'Social profile', filter: 'text', form: wire.profileForm },
+  social2_url: { label: 'Second social profile', filter: 'text', form: wire.profileForm },
+  gender: { label: 'Gender', filter: 'text', form: { group: 'Person', isRare: true } },
+  birth_year: { label: 'Year of birth', filter: 'integer', form: { group: 'Person', control: 'number', isRare: true } },
   external_id: {
     label: 'Your own id',
     filter: 'exact',
     isInternal: true,
-    form: { group: 'Profiles and more', control: 'text', hint: 'The id of the contact in another system of yours.' },
+    form: { ...wire.moreForm, control: 'text', hint: 'The id of the contact in another system of yours.' },
     isInTools: true,
   },
   verification_status: { label: 'E-mail status', filter: 'text' },

@@ -346,10 +346,15 @@ export interface FieldEntry {
   scope?: Scope;
   type?: 'email' | 'phone';
   references?: (typeof referenced)[number];
-  form?: { group: string; control?: FormControl; hint?: string };
+  /** How forms show the field. If `isRare` is true, a form of all fields shows it folded. */
+  form?: { group: string; control?: FormControl; hint?: string; isRare?: true };
 }
 
 export const noteEntry = { label: 'Note', isInternal: true } as const satisfies FieldEntry;
+
+export const moreForm = { group: 'Profiles and more', isRare: true } as const;
+
+export const profileForm = { ...moreForm, control: 'url' } as const;
 
 export type FormControl =
   'text' | 'email' | 'url' | 'number' | 'amount' | 'yes_no' | 'country' | 'user' | 'lines' | 'phones' | 'company';

@@ -389,6 +389,30 @@ test('a group of fields is edited alone, and the other fields stay', async () =>
   expect((await customer.get(`/contacts/${id}`)).body).toMatchObject({ first_name: 'Ada', job_title: 'Countess' });
 });
 
+test('the form of a contact folds the fields that are seldom used, and opens them if one is wrong or was changed', async () => {
+  const foldOf = (body: string) =>
+    /<details\s*(open)?\s*>([\s\S]*?)<\/details>/.exec(body.split('class="buttons')[0]!)!;
+  const path = '/app/contacts/new';
+  const [before, open, inside] = [...foldOf((await admin.get(path)).body)];
+  expect(open).toBeUndefined();
+  const named = [...inside!.matchAll(/ name="(\w+)"/g)].map(([, name]) => name);
+  expect(named).toEqual(
+    expect.arrayContaining(['middle_name', 'location_country', 'gender', 'birth_year', 'external_id']),
+  );
+  expect(named).not.toContain('work_email');
+  expect(before).toContain('More fields');
+  for (const [field, isOpen] of [
+    [{ birth_year: '1' }, true],
+    [{ gender: 'f' }, true],
+    [{}, false],
+  ] as const)
+    expect(foldOf((await admin.submit(path, { work_email: 'none', ...field })).body)[1]).toBe(
+      isOpen ? 'open' : undefined,
+    );
+  const [id] = await makeContacts(1);
+  expect((await admin.get(`/app/contacts/${id}/edit?group=Place`)).body).not.toContain('More fields');
+});
+
 test('the page of a contact names the lists it is in, by hand and by rules', async () => {
   const [id] = await makeContacts(1, { job_title: 'Engineer' });
   const hand = await makeList(app.fastify, customer);

@@ -10,7 +10,7 @@ import { hidden, group, controlsFor, differing, type Choice } from '../base/form
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
-import { when, linkButton, html, quiet, sideBySide, readNumber, type Html } from '../base/html.ts';
+import { when, linkButton, html, quiet, card, folded, sideBySide, readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
@@ -243,7 +243,7 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   // A link of the record's page opens one group of its fields.
   const all = await inputsOf(request, kind, stored);
   const inGroup = all.filter(({ group }) => group === queryText(request, 'group'));
-  const shown = inGroup.length > 0 ? inGroup : all;
+  const shown = inGroup.length > 0 ? inGroup.map((one) => ({ ...one, isRare: false })) : all;
   const saved = Object.fromEntries(shown.map(({ name, saved }) => [name, saved]));
   // A field that was declared since the form was opened is not in it.
   const inForm = sent ? Object.keys(sent) : [];
@@ -251,14 +251,20 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const owner = shown.filter(({ control }) => control === 'user').map(({ name }) => [name, request.caller.userId]);
   const blank = { ...saved, ...Object.fromEntries(owner), ...kind.suggested };
   const texts: Record<string, string> = sent || stored ? given : blank;
-  const controls = controlsFor(texts, faults, isConflict ? differing(saved, given) : {});
+  const changed = differing(saved, given);
+  const controls = controlsFor(texts, faults, isConflict ? changed : {});
   const users = await usersOf(request);
-  const groups = [...Map.groupBy(shown, ({ group }) => group)].map(([legend, inputs]) => {
-    const body = sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)));
-    return legend === '' ? body : group(legend, body);
-  });
+  const draw = (inputs: readonly Input[]) =>
+    sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)));
+  const rare = shown.filter(({ isRare }) => isRare);
+  const usual = shown.filter(({ isRare }) => !isRare);
+  const groups = [...Map.groupBy(usual, ({ group }) => group)].map(([legend, inputs]) =>
+    legend === '' ? draw(inputs) : group(legend, draw(inputs)),
+  );
+  const isOpen = rare.some(({ name }) => faults[name] || Object.hasOwn(changed, name));
+  const more = when(rare.length > 0, card(folded('More fields', draw(rare), isOpen)));
   const note = quiet('Where what is stored now differs from your form, it stands below the field.');
-  return html`!${when(isConflict, note)} !${groups}`;
+  return html`!${when(isConflict, note)} !${groups} !${more}`;
 }
 
 export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>

@@ -38,6 +38,7 @@ export interface FormField {
   control: FormControl | 'area' | 'choice' | 'tick' | 'day' | 'link';
   group: string;
   hint: string;
+  isRare?: boolean;
 }
 
 export const formFieldsOf = (table: FieldTable): FormField[] =>

@@ -338,7 +338,8 @@ function writeAll(request: FastifyRequest, kind: RecordKind, operation: 'update'
 
 /** Returns the action that sets some fields in all chosen records. What the form leaves empty stays as it is. */
 function setting(kind: RecordKind, names: readonly string[], told: string, words: Act['words']): Act {
-  const fields = kind.fields.filter(({ name }) => names.includes(name)).map((one) => ({ ...one, group: '', hint: '' }));
+  const chosen = kind.fields.filter(({ name }) => names.includes(name));
+  const fields = chosen.map((one) => ({ ...one, group: '', hint: '', isRare: false }));
   const { controls, bodyOf } = fieldForm({ fields, schemas: kind.schemas });
   // A select shows a choice that it does not know as “as it is now”.
   const selects = fields.filter(({ control }) => control === 'country' || control === 'user');
