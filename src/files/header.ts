@@ -251,6 +251,7 @@ const otherFormats: readonly (readonly [start: RegExp, advice: string])[] = [
   ],
   [/^\s*\[\s*(?:\{|\])/, 'it is a JSON array: write one object on each line (NDJSON)'],
   [/^%PDF-/, 'it is a PDF: export the records as CSV or XLSX'],
+  [/^.PNG\r|^GIF8\da|^.{0,40}\0\0/s, 'it is a picture or another file without text: export the records as CSV or XLSX'],
 ];
 
 interface FirstText {

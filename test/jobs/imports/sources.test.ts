@@ -107,6 +107,7 @@ describe('the encoding of a file', () => {
       'UTF-8 (line 2): NDJSON is UTF-8: save it in this encoding',
     ],
     ['a letter that is cut', { encoding: 'utf-16le' }, utf16le.subarray(0, -1), 'not valid UTF-16LE (line 4)'],
+    ['a picture', {}, Buffer.from('\x89PNG\r\n\x1a\n\0\0\0\rIHDR\n', 'latin1'), 'is not CSV: it is a picture'],
     ['a ZIP file as CSV', { format: 'csv' }, Buffer.from('PK\x03\x04x'), 'is not CSV: it is a ZIP file'],
   ])(
     'that does not fit (%s) makes the import FAILED, with the place and what to do, before it writes anything',
