@@ -303,7 +303,8 @@ export const passing =
 
 const dearerText = 'By now it would cost more, so nothing is started yet. This is the price now.';
 
-export const sentence = (message: string): string => `${message.charAt(0).toUpperCase()}${message.slice(1)}.`;
+export const sentence = (message: string): string =>
+  `${message.charAt(0).toUpperCase()}${message.slice(1)}${message.endsWith('.') ? '' : '.'}`;
 
 const messageByKeyword: Readonly<Record<string, string | ((limit: number) => string)>> = {
   required: 'is missing',

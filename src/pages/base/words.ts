@@ -239,8 +239,10 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
 
 const statusWords: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 
-export const statusBadge = (status: keyof typeof tones): Html =>
-  badge(statusWords[status] ?? status.toLowerCase(), tones[status]);
+export const statusBadge = (status: keyof typeof tones, isCheck = false): Html =>
+  isCheck && status === 'COMPLETED'
+    ? badge('checked', 'plain')
+    : badge(statusWords[status] ?? status.toLowerCase(), tones[status]);
 
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {
   const label = total === null ? `${count(processed)} ${noun}` : `${count(processed)} of ${count(total)} ${noun}`;
