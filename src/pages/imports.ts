@@ -50,13 +50,13 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
 
 const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun] === object)!;
 
-function repeatedNotice({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): Html {
+function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';
   const shown = groups.slice(0, 10);
   const places = shown.map((lines) => `lines ${lines.join(', ')}`).join('; ');
   const more = repeated > shown.length ? `; and ${count(repeated - shown.length)} more` : '';
   const word = fieldWord(object, match).toLowerCase();
-  return notice(`The same ${word} stands in several records, of which the last counts: ${places}${more}.`, 'warning');
+  return `The same ${word} stands in several records, of which the last counts: ${places}${more}.`;
 }
 
 type Changes = ImportPreview['changes'];
@@ -222,7 +222,7 @@ const columns: readonly Column<Import>[] = [
     'Import',
     (one) => twoLines(link(titleOf(one), pathOf(one)), `${modeText(one)}${one.dry_run ? ', check only' : ''}`),
   ],
-  ['Status', ({ status }) => statusBadge(status)],
+  ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
   ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
   ['Failed', ({ failed }) => count(failed), 'number'],
   ['Created', ({ created_at }) => moment(created_at)],
@@ -264,17 +264,20 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const [list] = await ask(request, findListNames, state.list_ids);
   const repeated = found.repeated ?? 0;
   const repeatedLines = repeated > 0 ? await search(request, findRepeated, found.id) : [];
+  const repeatedWords = repeatedText(found, repeated, repeatedLines);
+  const perLine = found.dry_run ? ' This check counts each of these lines; the import writes them as one record.' : '';
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
     status,
-    lead: html`!${statusBadge(found.status)} ${modeText(found)}${found.dry_run ? ', check only' : ''} ·
+    lead: html`!${statusBadge(found.status, found.dry_run)} ${modeText(found)}${found.dry_run ? ', check only' : ''} ·
     !${moment(found.created_at)}`,
     isLive: isRunning,
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, list?.id, failures)} !${repeatedNotice(found, repeated, repeatedLines)}
+        !${waits ? '' : outcomeOf(found, list?.id, failures)}
+        !${when(repeatedWords, notice(`${repeatedWords}${perLine}`, 'warning'))}
         !${isFinal ? await importButton(request, found, state) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
@@ -287,9 +290,9 @@ async function settings(request: FastifyRequest, { id }: Import): Promise<Html> 
   const lists = await listsFor(request, state);
   const page = Number(sentText(request, 'page') || pageNumberOf(request));
   const pager = numberedPager(request, preview.columns.length > page * columnsAtOnce);
-  const body = mappingForm(found, preview, { state, lists, page, pager, sent: fieldsOf(request) });
-  return html`!${repeatedNotice(found, preview.repeated, preview.repeatedLines)}
-  !${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview.changes)}`;
+  const repeated = repeatedText(found, preview.repeated, preview.repeatedLines);
+  const body = mappingForm(found, preview, { state, lists, page, pager, repeated, sent: fieldsOf(request) });
+  return html`!${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview.changes)}`;
 }
 
 const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>

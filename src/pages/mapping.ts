@@ -19,7 +19,7 @@ import {
   quiet,
   count,
   counted,
-  notice,
+  linkButton,
 } from './base/html.ts';
 import { someNames } from './base/html.ts';
 import { fieldWord, phoneNumber } from './base/words.ts';
@@ -31,21 +31,21 @@ interface MappingState {
   lists: Html;
   page: number;
   pager: Html;
+  repeated: string;
   sent: Fields;
 }
 
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
-  html`!${faultList(found, preview)} !${enterButton} !${otherMode(found, preview)}
+  html`!${enterButton} !${remarks(found, preview, shown.repeated)}
     !${preview.headers ? columns(found, preview, shown) : ''} !${settings(found, preview, shown)}
-    <h2>The first records</h2>
-    !${preview.records.length === 0 ? quiet('The file has no records.') : records(found, preview)}
-    !${quiet('A check writes nothing: it counts what would be written, left out and refused.')}
+    !${when(preview.records.length > 0, records(found, preview))}
     <div class="buttons stay">
-      !${when(
-        preview.records.length > 0,
-        html`<button name="do" value="check">Check first</button>
-          <button name="do" value="start" class="secondary outline">Import now</button>`,
-      )}
+      !${
+        preview.records.length === 0
+          ? linkButton('Upload another file', '/app/imports/new')
+          : html`<button name="do" value="check">Check first</button>
+              <button name="do" value="start" class="secondary outline">Import now</button>`
+      }
       <button name="do" value="save" class="secondary outline">Preview again</button>
     </div>`;
 
@@ -53,7 +53,7 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
 const enterButton: Html =
   '<button name="do" value="save" class="skip" tabindex="-1" aria-hidden="true">Preview again</button>';
 
-function faultList(found: Import, preview: DetailedPreview): Html {
+function remarks(found: Import, preview: DetailedPreview, repeated: string): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
   // `otherMode` counts these records.
   const isTold = ({ path, message }: Fault) =>
@@ -70,12 +70,14 @@ function faultList(found: Import, preview: DetailedPreview): Html {
   ];
   const shown = lists.map(([title, faults]) => {
     const texts = faults.slice(0, 100).map((fault) => html`${faultText(found.object, fault)}`);
-    const body = html`<p>${title}</p>
-      !${bullets(texts)}`;
-    return when(texts.length > 0, html`<div class="notice warning" role="status">!${body}</div>`);
+    return when(texts.length > 0, html`${title} !${oneOrMore(texts)}`);
   });
-  return shown.join('');
+  const others = [html`${repeated}`, otherMode(found, preview), leftOutNote(found, preview)];
+  const lines = [...shown, ...others].filter((line) => line !== '');
+  return when(lines.length > 0, html`<div class="notice warning" role="status">!${oneOrMore(lines)}</div>`);
 }
+
+const oneOrMore = (lines: readonly Html[]): Html => (lines.length > 1 ? bullets(lines) : lines.join(''));
 
 /** Returns what the mode of the import does wrong with some of the first records, and a button that chooses another. */
 function otherMode({ object, mode, match }: Import, { unmatched, creatable, known }: DetailedPreview): Html {
@@ -85,10 +87,11 @@ function otherMode({ object, mode, match }: Import, { unmatched, creatable, know
   const what =
     known > 0
       ? `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record.`
-      : `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. Complete and upload them afterwards.`;
+      : `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. Download them from the result, and ${creatable > 0 ? 'upload them with “Create all anew”' : 'complete and upload them'}.`;
   const label = modesFor(object).find(([one]) => one === other)![1];
-  const button = html`Or: <button name="do" value="save ${other}" class="secondary outline">${label}</button>`;
-  return notice(what, 'warning', when(known + creatable > 0, button));
+  const lead = known > 0 ? 'Or:' : 'Or, if you have none of the others yet:';
+  const button = html`${lead} <button name="do" value="save ${other}" class="secondary outline">${label}</button>`;
+  return html`${what} !${when(known + creatable > 0, button)}`;
 }
 
 function faultText(object: Import['object'], { path, message }: Fault): string {
@@ -111,7 +114,7 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
     turn to the others.
   </p>`;
   return html`<h2>Columns</h2>
-    !${hidden({ page: String(page) })} !${leftOutNote(found, preview, own)} !${when(all > columnsAtOnce, note)}
+    !${hidden({ page: String(page) })} !${when(all > columnsAtOnce, note)}
     !${table('Columns', columnsOf(found, preview, sent), shown)} !${pager}`;
 }
 
@@ -122,16 +125,14 @@ const correctionColumns: ReadonlySet<string> = new Set(['_line', '_error', '_war
 
 type Numbered = PreviewColumn & { i: number };
 
-function leftOutNote({ object }: Import, { headers, mapping }: DetailedPreview, own: readonly Numbered[]): Html {
-  const names = own
-    .filter(({ header, samples, i }) => samples.length > 0 && headers!.indexOf(header) === i)
-    .filter(({ header }) => header !== '' && fieldOfMapped(mapping?.[header] ?? null) === null)
+function leftOutNote({ object }: Import, { headers, mapping, columns: all }: DetailedPreview): Html {
+  const names = all
+    .filter(({ header, samples }, i) => header !== '' && samples.length > 0 && headers!.indexOf(header) === i)
+    .filter(({ header }) => !correctionColumns.has(header) && fieldOfMapped(mapping?.[header] ?? null) === null)
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
-  return html`<p class="notice warning">
-    Left out: !${someNames(names, 12)}. To keep a column, choose a field for
-    it${hasOwnFields(object) ? ', such as a field of your own' : ''}.
-  </p>`;
+  return html`Left out: !${someNames(names, 12)}. To keep a column, choose a field for
+  it${hasOwnFields(object) ? ', such as a field of your own' : ''}.`;
 }
 
 function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): Column<Numbered>[] {
@@ -232,7 +233,9 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
   const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
   const valueOf = (name: string) => (item: object) => html`${shownValue((item as Record<string, unknown>)[name])}`;
   const shown = all.slice(0, 40).map((name): Column<object> => [fieldLabel(object, name), valueOf(name)]);
-  return table<object>('First records', shown, items);
+  return html`<h2>The first records</h2>
+    !${table<object>('First records', shown, items)}
+    !${quiet('A check writes nothing: it counts what would be written, left out and refused.')}`;
 }
 
 export const shortened = (text: string, most: number): string =>
@@ -290,6 +293,7 @@ export function sourceChangesOf(found: Import, state: MappingState['state'], fie
 /** Returns the reasons why an import would fail as a whole or for every record. */
 export const obstaclesTo = (found: Import, preview: ImportPreview): Fault[] => [
   ...preview.errors.filter(({ path }) => !path.startsWith('/records/')),
+  ...(preview.records.length + preview.errors.length > 0 ? [] : [{ path: '', message: 'the file has no records' }]),
   ...missingFields(found, preview).map((field) => ({
     path: '',
     message: `no column is read as ${field}, which every new record needs`,

@@ -114,10 +114,12 @@ test('the upload of corrected records makes new ones only if all of them lack th
 
 test('an import with the pages offers another way for people without an address, and for those who are there', async () => {
   await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
-  const page = (await upload({}, 'E-Mail,First Name,Phone\nada@example.com,Ada,\n,Grace,+44 20 7946 0000\n')).location!;
+  const file = 'E-Mail,First Name,Phone,Shoe\nada@example.com,Ada,,\n,Grace,+44 20 7946 0000,38\n';
+  const page = (await upload({}, file)).location!;
   const shown = async () => textOf(await visitor.get(page));
   const [twice, out] = ['Would be there twice: 1 contact with', 'Would be left out: 1 record of the first'];
   expect(await shown()).toContain(out);
+  expect((await visitor.get(page)).body.match(/class="notice/g)).toHaveLength(1);
   // Enter in a field presses the first button.
   const [, first] = /<button name="do" value="([^"]+)"/.exec((await visitor.get(page)).body)!;
   expect(first).toBe('save');
@@ -204,13 +206,22 @@ test('an import with the pages shows in its check who stands in the file several
     expect(textOf(shown)).toMatch(/2 Ada Lovelace Job title Clerk <1> Chief/);
     expect(textOf(shown)).toMatch(/Country United Kingdom Germany/);
     expect(shown.body).toContain(`href="/app/contacts/${id}"`);
+    expect(textOf(shown).includes('This check counts each of these lines')).toBe(shown !== waiting);
   }
   const checked = await visitor.get(page);
   expect(textOf(checked)).toContain('lines 4, 5, 1006.');
+  expect(checked.body).toContain('>checked</span>');
   expect(textOf(checked)).toContain('1,003 would be created, 2 changed, 0 left unchanged. The same');
   await visitor.submit(page, { do: 'import' });
   await workAtAll(app, customer);
   expect(textOf(await visitor.get(page))).toContain('1,001 created, 3 changed, 1 left unchanged. Next:');
+});
+
+test('an import with the pages ends what it says about titles that it left out with one point', async () => {
+  const page = (await upload({}, 'E-Mail,Name\nada@example.com,Dr. Ada Lovelace\n')).location!;
+  await visitor.submit(page, { do: 'start' });
+  await workAtAll(app, customer);
+  expect(textOf(await visitor.get(page))).toMatch(/left out of full names: Dr\.(?!\.)/);
 });
 
 test('an import with the pages is checked with a new list, which is there only once the records are imported', async () => {
@@ -285,10 +296,22 @@ test('an import with the pages says when 20 others wait, and offers to discard t
   expect((await upload({}, people)).status).toBe(303);
 });
 
-test('an import with the pages shows what is wrong with a file that cannot be read', async () => {
-  const page = (await upload({}, 'first_name,"open\n')).location!;
-  expect(textOf(await visitor.get(page))).toContain('With these settings, something is wrong');
-});
+test.each([
+  ['a quote left open', 'first_name,"open\n', 'With these settings, something is wrong'],
+  ['a picture', '\x89PNG\r\n\x1a\n\0\0\0\rIHDR\n', 'it is a picture or another file without text'],
+  ['nothing', '', 'something is wrong: the file has no records'],
+  ['a header only', 'E-Mail,First Name\n', 'something is wrong: the file has no records'],
+  ['empty lines', '\r\n\r\n', 'has no header line'],
+])(
+  'an import with the pages says what is wrong with a file of %s, and offers no start',
+  async (_what, file, reason) => {
+    const page = (await upload({ mode: '', match: '', format: 'auto' }, file)).location!;
+    const preview = await visitor.get(page);
+    expect(textOf(preview)).toContain(reason);
+    expect(preview.body).not.toMatch(/value="(start|check)"/);
+    expectPage(await visitor.submit(page, { do: 'start' }), 400, 'The import is not started');
+  },
+);
 
 test.each([
   ['no token', (fields: Record<string, string>) => ({ ...fields, form_token: '' })],
