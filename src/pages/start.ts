@@ -15,20 +15,8 @@ import { activityNotices, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
-import {
-  when,
-  empty,
-  plainList,
-  workplace,
-  linkButton,
-  html,
-  dayIn,
-  dayMs,
-  startOf,
-  moment,
-  date,
-} from './base/html.ts';
-import { count, counted, link, sideBySide, someNames, type Html } from './base/html.ts';
+import { when, empty, plainList, workplace, linkButton, html, moment, date, dayIn, dayMs } from './base/html.ts';
+import { startOf, count, counted, link, sideBySide, someNames, type Html } from './base/html.ts';
 import { amountName, jobWords, poolWords, statusBadge, progressBar } from './base/words.ts';
 import { namedRecords, oldNameOf, plurals, recordLink, verbs, whoOf, wordOf } from './changes.ts';
 import { dealText, stagesById } from './records/deals.ts';
