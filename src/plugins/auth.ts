@@ -191,7 +191,8 @@ export const auth = plugin({ name: 'auth', dependencies: ['services', 'requester
   const unauthenticatedLimit = new UnauthenticatedLimit(app.rateLimits.unauthenticated);
   const authenticateKey = keyAuthenticator(app, unauthenticatedLimit);
   const authenticateSession = sessionAuthenticator(app, unauthenticatedLimit, bearerToken);
-  const authenticatePage = sessionAuthenticator(app, unauthenticatedLimit, sessionCookies(app.config).tokenOf);
+  const { tokenOf } = sessionCookies(app.config);
+  const authenticatePage = sessionAuthenticator(app, unauthenticatedLimit, tokenOf);
   const authenticatorFor = (wanted: Access) =>
     'page' in wanted ? authenticatePage : 'session' in wanted ? authenticateSession : authenticateKey;
   const countRequest = requestCounter(app.rateLimits);
@@ -199,7 +200,9 @@ export const auth = plugin({ name: 'auth', dependencies: ['services', 'requester
   app.addHook('onRoute', requireAccess);
   app.addHook('onRoute', allowBody);
   app.addHook('onRequest', async (request, reply) => {
-    const wanted = accessOf(request);
+    // The page about an unknown path below `/app` shows users their menu.
+    const isLost = request.is404 && request.url.startsWith('/app/') && tokenOf(request) !== undefined;
+    const wanted: Access = isLost ? { page: 'member' } : accessOf(request);
     if ('public' in wanted) return;
     const { address } = request;
     try {

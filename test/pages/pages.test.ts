@@ -97,6 +97,26 @@ test('every answer is a page, errors too, and is stored by no cache', async () =
   expect(pages[5]!.headers['allow']).toBe('GET, HEAD');
 });
 
+test('a page about a record that does not exist says so, and where deleted ones are restored', async () => {
+  const gone = await visitor.get(`/app/contacts/${nobodysId}`);
+  expectPage(gone, 404, /This contact does not exist \(any more\) .* can be restored under Deleted/);
+  expect(gone.body).toContain('<a href="/app/deleted">Deleted</a>');
+  expect(textOf(await visitor.get(`/app/keys/${nobodysId}/revoke`))).not.toContain('restored');
+});
+
+test('an unknown page has the menu for users, is 404 for others, and leads to the login when a session has ended', async () => {
+  const menu = '<nav id="menu"';
+  const unknown = await visitor.get('/app/nix');
+  expectPage(unknown, 404, 'This page does not exist');
+  expect(unknown.body).toContain(menu);
+  const stranger = new Visitor(app.fastify);
+  const seen = await stranger.get('/app/nix');
+  expectPage(seen, 404, 'This page does not exist');
+  expect(seen.body).not.toContain(menu);
+  stranger.cookies.set('session', 'x');
+  expect((await stranger.get('/app/nix')).location).toBe('/app/login?next=%2Fapp%2Fnix&ended=1');
+});
+
 test('a form that is too large is 413, and the page says how large it may be', async () => {
   const stranger = new Visitor(app.fastify);
   const tooLarge = (kibibytes: number) => ({ email: 'x'.repeat(kibibytes * 1024) });

@@ -10,6 +10,7 @@ import { doneNotice, form, formFaults, hidden } from './forms.ts';
 import { queryText, withTokens, notSent, refusalOf, invalid, type Refused } from './requests.ts';
 import { when, empty, table, bullets, linkButton, pathWith, html, buttons, type Html, type Column } from './html.ts';
 import { forbidden, Unauthorized } from '../../errors.ts';
+import { eventNouns } from '../../schemas/events.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
 
 // Options of the routes of pages: who may open them. The OpenAPI document does not describe pages.
@@ -315,15 +316,20 @@ export function question<Row extends object>(app: FastifyInstance, path: string,
 export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
   const { status, message, faults = [] } = answerTo(thrown, request, reply);
+  const noun = status === 404 ? /^No such ([a-z ]+)$/i.exec(message)?.[1] : undefined;
+  const isRecord = eventNouns.some((one) => one === noun);
   const texts: Readonly<Record<string, string>> = {
     404: 'It may have been removed, or the link is wrong',
     ...(message === forbidden().message && { 403: 'Only an admin may do this. Ask one of yours' }),
   };
   return sendPage(request, reply, {
-    title: titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now'),
+    title: noun
+      ? `This ${noun} does not exist (any more)`
+      : (titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now')),
     status,
     body: html`<p>${`${texts[status] ?? message}.`.replace('..', '.')}</p>
       !${when(faults.length > 1, bullets(faults.map((fault) => html`${fault.message}`)))}
+      !${when(isRecord, '<p>What was deleted can be restored under <a href="/app/deleted">Deleted</a>.</p>')}
       <p><a href="/app">Go to the start</a></p>
       <p class="quiet">Status ${status} · Request ${request.id}</p>`,
   });
