@@ -3,6 +3,7 @@ import { statuses } from '../plugins/error-handler.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
+import { words } from '../text/fold.ts';
 import { Declaration, declaredTypes, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, controlsFor } from './base/forms.ts';
@@ -106,7 +107,8 @@ const findStored = async (request: FastifyRequest, object: DeclaredObject): Prom
 async function save(request: FastifyRequest, object: DeclaredObject): Promise<string> {
   const { db, caller } = request;
   const stored = await findStored(request, object);
-  const { key, label, type, choices } = draftOf(request, stored);
+  const { key: given, label, type, choices } = draftOf(request, stored);
+  const key = given || words(label).join('_').slice(0, 64);
   if (stored) requireCurrent(request, stored);
   requireValid(KeyParams, { key });
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
@@ -142,8 +144,8 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   const draft = request.method === 'POST' ? draftOf(request, stored) : (stored ?? newDraft(request));
   const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults);
   const isConflict = stored && status === statuses.precondition_failed;
-  const hint = 'Its name in files and programs. It stays for good.';
-  const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off" required' });
+  const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
+  const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off"' });
   const labelHint = 'What people read. Empty: the key.';
   return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,

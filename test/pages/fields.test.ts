@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { contactBody, make } from '../setup/factories.ts';
 import { readSheet } from '../setup/xlsx.ts';
-import { adminOfEachTest, textOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, textOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -37,6 +37,13 @@ test.each(['.', '..'])(
     expect(await declared()).toEqual([]);
   },
 );
+
+test('a field without a key gets one from its name, which no other field has', async () => {
+  const sent = { label: ' Größe & Farbe (2) ', type: 'text' };
+  expect((await admin.submit('/app/fields/contacts/new', sent)).status).toBe(303);
+  expect(await declared()).toMatchObject([{ name: 'custom_fields.grosse_farbe_2', label: 'Größe & Farbe (2)' }]);
+  expectPage(await admin.submit('/app/fields/contacts/new', sent), 400, 'Another field has this key.');
+});
 
 test('the page of fields offers a type for a field that records have', async () => {
   await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
