@@ -316,6 +316,7 @@ export function question<Row extends object>(app: FastifyInstance, path: string,
 export function errorPage(thrown: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
   const { status, message, faults = [] } = answerTo(thrown, request, reply);
+  const title = titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now');
   const noun = status === 404 ? /^No such ([a-z ]+)$/i.exec(message)?.[1] : undefined;
   const isRecord = eventNouns.some((one) => one === noun);
   const texts: Readonly<Record<string, string>> = {
@@ -323,9 +324,7 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
     ...(message === forbidden().message && { 403: 'Only an admin may do this. Ask one of yours' }),
   };
   return sendPage(request, reply, {
-    title: noun
-      ? `This ${noun} does not exist (any more)`
-      : (titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now')),
+    title: noun ? `This ${noun} does not exist (any more)` : title,
     status,
     body: html`<p>${`${texts[status] ?? message}.`.replace('..', '.')}</p>
       !${when(faults.length > 1, bullets(faults.map((fault) => html`${fault.message}`)))}

@@ -281,13 +281,11 @@ function valueLists(users: readonly User[]): Html {
 }
 
 /** Returns a rule that a moment is on a day as two rules: from the beginning of the day to its end. */
-const spanOf = (rule: RuleGiven): RuleGiven[] =>
-  rule.operator === 'equals' && typeOf(rule.field) === 'instant' && readDay(rule.value) !== undefined
-    ? [
-        { ...rule, operator: 'greater_or_equal' },
-        { ...rule, operator: 'less_or_equal', logic_operator: 'AND' },
-      ]
-    : [rule];
+function spanOf(rule: RuleGiven): RuleGiven[] {
+  const isDay = rule.operator === 'equals' && typeOf(rule.field) === 'instant' && readDay(rule.value) !== undefined;
+  const until: RuleGiven = { ...rule, operator: 'less_or_equal', logic_operator: 'AND' };
+  return isDay ? [{ ...rule, operator: 'greater_or_equal' }, until] : [rule];
+}
 
 type Condition = Omit<RuleGiven, 'logic_operator'>;
 
