@@ -30,11 +30,7 @@ export const productTable = {
   id: { label: 'Id', filter: 'uuid', isInternal: true },
   external_id: { label: 'Your own id', filter: 'exact', isInternal: true },
   name: { label: 'Name', filter: 'text', form: { group: 'Product' } },
-  currency: {
-    label: 'Currency',
-    filter: 'text',
-    form: { group: 'Product', hint: 'Such as EUR. Empty: that of your subscription.' },
-  },
+  currency: { label: 'Currency', filter: 'text', form: { group: 'Product', control: 'currency' } },
   price: {
     label: 'Price',
     filter: 'number',

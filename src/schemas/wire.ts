@@ -356,8 +356,10 @@ export const moreForm = { group: 'Profiles and more', isRare: true } as const;
 
 export const profileForm = { ...moreForm, control: 'url' } as const;
 
+type SelectControl = 'yes_no' | 'country' | 'currency' | 'user';
+
 export type FormControl =
-  'text' | 'email' | 'url' | 'number' | 'amount' | 'yes_no' | 'country' | 'user' | 'lines' | 'phones' | 'company';
+  SelectControl | 'text' | 'email' | 'url' | 'number' | 'amount' | 'lines' | 'phones' | 'company';
 
 /**
  * Fields of a kind of records, in the order in which people read them. Some fields exist only in filters or only in

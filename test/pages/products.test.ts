@@ -13,6 +13,11 @@ describe('products', () => {
   test('are made and changed by a form that reads prices as people write them, and listed with what uses them', async () => {
     const member = await visitorOf(app.fastify, customer.id, 'member');
     expect(textOf(await member.get('/app/products'))).toContain('Nothing is offered yet');
+    expect(await member.fieldsOf('/app/products/new')).toMatchObject({
+      currency: 'USD',
+      unit: 'piece',
+      active: 'true',
+    });
     const made = await member.submit('/app/products/new', { name: ' Chair ', price: '€ 1.249,90', currency: 'eur' });
     expect(made.location).toMatch(/^\/app\/products\/[^/]+\?done=created$/);
     const list = await member.get((await member.get(made.location!)).location!);
@@ -29,7 +34,7 @@ describe('products', () => {
     const unclear = await member.submit(path, { price: '1,249' });
     expectPage(unclear, 400, 'Is not a clear number');
     expect((await member.submit(path, { price: '1100', active: 'false' })).status).toBe(303);
-    expect(await stored(id)).toMatchObject({ name: 'Chair', price: 1100, active: false });
+    expect(await stored(id)).toMatchObject({ name: 'Chair', price: 1100, active: false, currency: 'EUR' });
     expect(textOf(await member.get('/app/products'))).toContain('Nothing is offered yet');
     expect(textOf(await member.get('/app/products?show=all'))).toContain('Chair €1,100.00 per piece 0 not offered');
   });

@@ -12,7 +12,7 @@ import { productTable } from '../../schemas/products.ts';
 import { prospectTable } from '../../schemas/prospects.ts';
 import type { Role } from '../../schemas/accounts.ts';
 import type { verificationStatuses } from '../../schemas/verification.ts';
-import { hidden } from './forms.ts';
+import { hidden, type Choice } from './forms.ts';
 import { priceField } from './requests.ts';
 import { badge, html, when, count, counted, type Html, type Tone } from './html.ts';
 import { countries } from '../../schemas/formats.ts';
@@ -159,9 +159,16 @@ const regions = new Intl.DisplayNames('en', { type: 'region' });
 
 export const countryName = (code: string): string => (code === '' ? '' : (regions.of(code) ?? code));
 
-export const countryChoices: readonly (readonly [code: string, name: string])[] = [...countries]
+export const countryChoices: readonly Choice[] = [...countries]
   .map((code) => [code, countryName(code)] as const)
   .toSorted(([, a], [, b]) => a.localeCompare(b, 'en'));
+
+const currencies = new Intl.DisplayNames('en', { type: 'currency' });
+
+export const currencyChoices = Intl.supportedValuesOf('currency').map((code): Choice => [
+  code,
+  `${code}, ${currencies.of(code)}`,
+]);
 
 const formats = new Map<string, Intl.NumberFormat>();
 

@@ -14,7 +14,7 @@ import { when, linkButton, html, quiet, card, folded, sideBySide, readNumber, ty
 import type { TObject } from '@sinclair/typebox';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
-import { fieldWord, countryChoices, phoneNumber } from '../base/words.ts';
+import { fieldWord, countryChoices, currencyChoices, phoneNumber } from '../base/words.ts';
 import type { RecordKind, ShownRecord, FormField } from './kinds.ts';
 import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField, type DeclaredType } from '../../schemas/wire.ts';
@@ -192,7 +192,7 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
 interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'blank'>> {
   fields: readonly FormField[];
   schemas: { create: object; patch: object };
-  suggested?: Readonly<Record<string, string>>;
+  suggested?: (request: FastifyRequest) => Promise<Readonly<Record<string, string>>>;
 }
 
 /** Returns how the editor reads and draws a form with a control for each of these fields. */
@@ -249,8 +249,8 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const inForm = sent ? Object.keys(sent) : [];
   const given = { ...saved, ...Object.fromEntries(inForm.map((name) => [name, lastText(sent!, name)])) };
   const owner = shown.filter(({ control }) => control === 'user').map(({ name }) => [name, request.caller.userId]);
-  const blank = { ...saved, ...Object.fromEntries(owner), ...kind.suggested };
-  const texts: Record<string, string> = sent || stored ? given : blank;
+  const suggested = sent || stored ? {} : { ...Object.fromEntries(owner), ...(await kind.suggested?.(request)) };
+  const texts: Record<string, string> = { ...given, ...suggested };
   const changed = differing(saved, given);
   const controls = controlsFor(texts, faults, isConflict ? changed : {});
   const users = await usersOf(request);
@@ -378,12 +378,12 @@ function customValue(one: CustomField, given: string, stored: CustomValue): stri
 type Controls = ReturnType<typeof controlsFor>;
 
 function control(one: Input, value: string, of: Controls, users: User[]): Html {
-  const { name, label, hint, control, choices = [] } = one;
+  const { name, label, hint, control, choices = currencyChoices } = one;
   const { draw, input, area, choice } = of;
   if (control === 'country') return choice(name, label, [['', '–'], ...countryChoices], hint);
   if (control === 'user') return choice(name, label, userChoices(users, value), hint);
   if (control === 'yes_no') return choice(name, label, { true: 'yes', false: 'no' }, hint);
-  if (control === 'choice')
+  if (control === 'choice' || control === 'currency')
     return choice(name, label, choices.some(([one]) => one === value) ? choices : [...choices, [value, value]], hint);
   if (control === 'lines' || control === 'phones' || control === 'area') return area(name, label, hint, '');
   if (control === 'tick') {

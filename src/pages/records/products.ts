@@ -1,10 +1,10 @@
 import type { FastifyInstance } from 'fastify';
-import { findProducts, listProducts, productWrites } from '../../queries/crm/products.ts';
+import { findProducts, listProducts, productWrites, usualCurrency } from '../../queries/crm/products.ts';
 import { ProductCreate, ProductPatch, productTable } from '../../schemas/products.ts';
 import type { Product, ProductListItem } from '../../schemas/products.ts';
 import { forMembers, addPage, listPage } from '../base/layout.ts';
 import { cursorPager, filterChoice, filters } from '../base/forms.ts';
-import { idOf, queryText, ask, placeIn } from '../base/requests.ts';
+import { idOf, lookUp, queryText, ask, placeIn } from '../base/requests.ts';
 import { badge, searchBox, pathWith, linkButton, dialogLink, html, link, count, type Column } from '../base/html.ts';
 import { amountName, money } from '../base/words.ts';
 import { fieldForm, editor, requireRecord, savedTexts } from './editor.ts';
@@ -51,7 +51,11 @@ export async function products(app: FastifyInstance): Promise<void> {
     path: section,
     noun: 'product',
     schemas,
-    ...fieldForm({ schemas, fields: formFieldsOf(productTable), suggested: { unit: 'piece', active: 'true' } }),
+    ...fieldForm({
+      schemas,
+      fields: formFieldsOf(productTable),
+      suggested: async (request) => ({ unit: 'piece', active: 'true', currency: await lookUp(request, usualCurrency) }),
+    }),
     about: (request) => requireRecord(request, 'product', findProducts),
     nameOf: ({ name }) => name,
     ...productWrites,

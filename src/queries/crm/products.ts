@@ -1,4 +1,4 @@
-import type { Locked, Transaction } from '../../database/db.ts';
+import type { Locked, Queryable, Transaction } from '../../database/db.ts';
 import { productSource } from '../../filters/columns.ts';
 import { constant, type FragmentMaker } from '../../filters/sql.ts';
 import { productFileFields } from '../../schemas/files.ts';
@@ -41,11 +41,16 @@ async function blankProduct(
 ): Promise<ProductColumns> {
   const blank = { name: '', currency: '', price: 0, unit: '', active: true, external_id: null };
   if (operation === 'update' || items.every(({ body }) => body['currency'] !== undefined)) return blank;
+  return { ...blank, currency: await usualCurrency(sql, customerId) };
+}
+
+/** Returns the currency of the customer's subscription, which new products get by default. */
+export async function usualCurrency(sql: Queryable, customerId: string): Promise<string> {
   const [subscription] = await sql<{ currency: string }[]>`
     select upper(currency) as currency
     from subscriptions
     where customer_id = ${customerId}`;
-  return { ...blank, currency: subscription!.currency };
+  return subscription!.currency;
 }
 
 const written: WrittenTable<ProductColumns> = { name: 'products', columns: productFields };
