@@ -186,7 +186,7 @@ test('an import of an export of companies changes nothing, whatever its records 
 /** Contacts that make a file larger than what the kernel buffers for a connection that nobody reads. */
 const wide = 12_000;
 const note = 'x'.repeat(4_000);
-const silence = 1_500;
+const silence = 5_000;
 let owner: TestCustomer;
 const open: Socket[] = [];
 const config = parseConfig({
