@@ -50,12 +50,25 @@ export function fieldWord(object: ImportObject, name: string, declared: readonly
 
 /** Returns in words for whom a search of prospects looks, or an empty text if there is no search. */
 export function searchText(filters: object | null | undefined): string {
-  const terms = Object.entries(filters ?? {}).map(([name, value]) => {
-    const texts = [value].flat().map((one) => (typeof one === 'string' ? one : JSON.stringify(one)));
-    return `${prospectWords[name as keyof typeof prospectWords] ?? plain(name)}: ${texts.join(', ')}`;
+  const terms = Object.entries<unknown>({ ...filters }).flatMap(([name, value]) => {
+    const word = Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : plain(name);
+    const texts = [value].flat().map(clauseText);
+    if (texts.length === 0) return [];
+    return value === true ? word : `${word}: ${texts.join(', ')}`;
   });
-  const text = terms.join(' · ').replace('{"gte":', 'at least ').replace('}', '').replaceAll(': true', '');
-  return text || when(filters, 'Everybody');
+  return terms.join(' · ') || when(filters, 'Everybody');
+}
+
+const boundWords: ReadonlyMap<string, string> = new Map([
+  ['gte', 'at least'],
+  ['lte', 'at most'],
+]);
+
+/** Returns the words for a value that a filter compares with, or for its bounds. */
+function clauseText(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return String(value);
+  const bounds = Object.entries<unknown>({ ...value }).filter(([, bound]) => bound !== null);
+  return bounds.map(([name, bound]) => `${boundWords.get(name) ?? name} ${String(bound)}`).join(', ');
 }
 
 export const typeWords: Words<DeclaredType> = {
