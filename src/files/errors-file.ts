@@ -1,12 +1,10 @@
 import { mayBeLiteral, type Cell } from './columns.ts';
 import { columnNames } from './header.ts';
-import { errorsHeaders, recordHeader, type CsvLayout } from './layout.ts';
+import { errorsHeaders, addedHeaders, recordHeader, type CsvLayout } from './layout.ts';
 import { trimText } from '../text/fold.ts';
 import type { ImportFormat } from '../schemas/imports.ts';
 import { unambiguous, type DecimalMark } from './values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
-
-const ownColumns = ['_line', '_error', '_warning'];
 
 export type Message = { error: string; warning?: undefined } | { error?: undefined; warning: string };
 
@@ -46,7 +44,7 @@ export function failedRecords(layout: CsvLayout | null, format: ImportFormat): F
     return further.slice(0, end).map(({ text }) => shownText(text));
   };
   return {
-    header: csvHeader([...columns.map(({ name }) => name), ...ownColumns], separator),
+    header: csvHeader([...columns.map(({ name }) => name), ...addedHeaders], separator),
     lineOf(record, { error = '', warning = '' }) {
       const row = [...cellsOf(record), String(record.line), error, warning, ...surplusOf(record)];
       return csvLines([row], row.length, separator);

@@ -285,7 +285,10 @@ const decisionOf = (mapped: MappedField, origin: MappingOrigin): Decision =>
 
 export const recordHeader = '_record';
 
-export const errorsHeaders: ReadonlySet<string> = new Set(['_line', '_error', '_warning', recordHeader]);
+/** Columns that every errors file has behind those of the imported file. */
+export const addedHeaders: readonly string[] = ['_line', '_error', '_warning'];
+
+export const errorsHeaders: ReadonlySet<string> = new Set([...addedHeaders, recordHeader]);
 
 /**
  * Returns `_record` if the file is the errors file of an NDJSON import, which has whole records in that column.

@@ -10,7 +10,17 @@ import { ask, notSent, requireValid, refusalOf, sentence, invalid, type Fields }
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, type Html, type Column } from './base/html.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
-import { inWords, fieldLabel, shortened, columnsAtOnce, shownValue, mappingForm, modeOf, modesFor } from './mapping.ts';
+import {
+  inWords,
+  fieldLabel,
+  shortened,
+  columnsAtOnce,
+  columnsToDecide,
+  shownValue,
+  mappingForm,
+  modeOf,
+  modesFor,
+} from './mapping.ts';
 import { modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
 import { nameOf, plurals, undoOf } from './changes.ts';
@@ -289,7 +299,7 @@ async function settings(request: FastifyRequest, { id }: Import): Promise<Html> 
   const { found, state, preview } = await readWaiting(request, id, true);
   const lists = await listsFor(request, state);
   const page = Number(sentText(request, 'page') || pageNumberOf(request));
-  const pager = numberedPager(request, preview.columns.length > page * columnsAtOnce);
+  const pager = numberedPager(request, columnsToDecide(preview).length > page * columnsAtOnce);
   const repeated = repeatedText(found, preview.repeated, preview.repeatedLines);
   const body = mappingForm(found, preview, { state, lists, page, pager, repeated, sent: fieldsOf(request) });
   return html`!${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview.changes)}`;

@@ -1,5 +1,5 @@
 import type { Fault } from '../errors.ts';
-import type { DetailedPreview, PreviewColumn } from '../jobs/preview-import.ts';
+import type { DetailedPreview } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import type { PhoneNumber } from '../files/phones.ts';
 import { customKey } from '../schemas/filters.ts';
@@ -23,6 +23,7 @@ import {
 } from './base/html.ts';
 import { someNames } from './base/html.ts';
 import { fieldWord, phoneNumber } from './base/words.ts';
+import { addedHeaders } from '../files/layout.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 
@@ -104,9 +105,12 @@ function faultText(object: Import['object'], { path, message }: Fault): string {
 
 export const columnsAtOnce = 40;
 
+/** Returns the columns of a file that a user decides about, with their places in it. */
+export const columnsToDecide = ({ columns }: Pick<DetailedPreview, 'columns'>) =>
+  columns.map((column, i) => ({ ...column, i })).filter(({ header }) => !addedHeaders.includes(header));
+
 function columns(found: Import, preview: DetailedPreview, { page, pager, sent }: MappingState): Html {
-  const numbered = preview.columns.map((column, i) => ({ ...column, i }));
-  const own = numbered.filter(({ header }) => !correctionColumns.has(header));
+  const own = columnsToDecide(preview);
   const [all, first] = [own.length, (page - 1) * columnsAtOnce];
   const shown = own.slice(first, first + columnsAtOnce);
   const note = html`<p class="quiet">
@@ -120,15 +124,13 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
 
 const hasOwnFields = (object: ImportObject): boolean => importColumn(object, customField('x')) !== undefined;
 
-/** Columns that the file of records to correct has beside those of the imported file. */
-const correctionColumns: ReadonlySet<string> = new Set(['_line', '_error', '_warning']);
+type Numbered = ReturnType<typeof columnsToDecide>[number];
 
-type Numbered = PreviewColumn & { i: number };
-
-function leftOutNote({ object }: Import, { headers, mapping, columns: all }: DetailedPreview): Html {
-  const names = all
-    .filter(({ header, samples }, i) => header !== '' && samples.length > 0 && headers!.indexOf(header) === i)
-    .filter(({ header }) => !correctionColumns.has(header) && fieldOfMapped(mapping?.[header] ?? null) === null)
+function leftOutNote({ object }: Import, preview: DetailedPreview): Html {
+  const { headers, mapping } = preview;
+  const names = columnsToDecide(preview)
+    .filter(({ header, samples, i }) => header !== '' && samples.length > 0 && headers!.indexOf(header) === i)
+    .filter(({ header }) => fieldOfMapped(mapping?.[header] ?? null) === null)
     .map(({ header }) => `“${header}”`);
   if (names.length === 0) return '';
   return html`Left out: !${someNames(names, 12)}. To keep a column, choose a field for
@@ -147,9 +149,9 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
     return html`!${select(spoken, [['', 'leave it out'], ...choices], field)}
     !${when(as, html`<small class="quiet">${as}</small>`)}`;
   };
-  const why = ({ header }: PreviewColumn): Html =>
+  const why = ({ header }: Numbered): Html =>
     html`<span class="line">${originLabels[preview.mapping_from?.[header] ?? 'none']}</span>`;
-  const samplesOf = ({ samples }: PreviewColumn): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
+  const samplesOf = ({ samples }: Numbered): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
     ['Values', samplesOf, 'quiet'],
