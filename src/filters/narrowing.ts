@@ -57,9 +57,11 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
     case 'any': {
       const parts = filter.of.map((one) => print(printing, one));
       if (parts.length === 0 || !parts.every((part) => part !== undefined)) return undefined;
-      const conditions = parts.map(({ condition }) => condition);
       if (parts.every(({ ids }) => ids === undefined))
-        return { condition: sql`(${join(sql, conditions, 'or', 'false')})` };
+        return oneOf(
+          sql,
+          parts.map(({ condition }) => condition),
+        );
       return isAnyOf(
         printing,
         parts.map(({ condition, ids }) => ids ?? idsThat(printing, condition)),
@@ -98,15 +100,15 @@ function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
   if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
   const hashes = values.map((value) => terms.ofValue(field, value));
   if (hashes.length > fewValues) return hasOneOf(printing, hashes);
-  return {
-    condition: sql`(${join(
-      sql,
-      hashes.map((hash) => hasTerms(printing, [hash])),
-      'or',
-      'false',
-    )})`,
-  };
+  return oneOf(
+    sql,
+    hashes.map((hash) => hasTerms(printing, [hash])),
+  );
 }
+
+const oneOf = (sql: FragmentMaker, conditions: Fragment[]): Candidates => ({
+  condition: sql`(${join(sql, conditions, 'or', 'false')})`,
+});
 
 function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
   const ofCompany = companyFilterOf(printing, test);
