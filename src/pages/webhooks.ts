@@ -279,7 +279,7 @@ async function showEndpoint(request: FastifyRequest, told: Html = '') {
   const body = html`!${told} !${when(trouble, html`<p class="notice warning">!${trouble}</p>`)}
     <div class="card">
       !${when(description, html`<p>${description}</p>`)} !${about}
-      <div class="buttons small">
+      <div class="buttons">
         !${post('test', 'Send a test')} !${button('replay', 'Send again')} !${button('edit', 'Change')}
         !${button('rotate', 'Rotate the secret')}
         !${endpoint.active ? post('disable', 'Disable') : post('enable', 'Enable')}

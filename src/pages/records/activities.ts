@@ -325,7 +325,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const composer = form(
     place.path,
     html`!${formFaults(faults, controls)} !${controls}
-      <div class="buttons small"><button>Save</button></div>`,
+      <div class="buttons"><button>Save</button></div>`,
     'class="card composer" id="compose" data-once data-keep',
   );
   const look = { users, names, back: place.path };

@@ -244,7 +244,7 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
     ...(asOf ? [] : [common]),
     ['Records', ({ names }) => names],
     ['How many', (group) => count(group.count), 'number'],
-    ['What to do', (group) => html`<div class="row small">!${acts(group)}</div>`],
+    ['What to do', (group) => html`<div class="row">!${acts(group)}</div>`],
   ];
   const more = 'Look for something else above.';
   const none = !asOf

@@ -226,7 +226,7 @@ function moveForm({ stages }: Pipeline, one: Opportunity): Html {
     <div role="group">
       !${stageChoice(stages, one)} <button class="secondary outline" aria-label="Move ${one.name}">Move</button>
     </div>`;
-  return form(`${section}/${one.id}/move`, body, 'class="small"');
+  return form(`${section}/${one.id}/move`, body);
 }
 
 const pipelineOf = (pipelines: readonly Pipeline[], { stage_id }: Opportunity): Pipeline =>

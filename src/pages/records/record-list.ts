@@ -273,7 +273,7 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
 export const chooserForm = (action: string, body: Html, acts: Html, others: Html = ''): Html =>
   html`<form class="chooser rows" method="get" action="${action}" data-chooser>
     !${body}
-    <div class="row small">
+    <div class="row">
       <div class="row" data-acts>
         <label data-choose-page hidden><input type="checkbox" /> this page</label>
         <span data-chosen class="quiet" role="status"></span>
