@@ -32,6 +32,8 @@ export class DomainError extends Error {
   /** Ids of the records that match a value, if there are several although only one may match. */
   readonly matchingIds: string[] | undefined;
   readonly mergedInto: string | undefined;
+  /** Kind of the one record that does not exist, such as `contact`. Set only for the code `not_found`. */
+  readonly noun: string | undefined;
   /** Scopes that an API key lacks. One of them is enough. */
   readonly scopes: readonly string[];
 
@@ -43,6 +45,7 @@ export class DomainError extends Error {
     this.retryAfter = more.retryAfter;
     this.matchingIds = more.matchingIds;
     this.mergedInto = more.mergedInto;
+    this.noun = more.noun;
     this.scopes = more.scopes ?? [];
   }
 }
@@ -52,6 +55,7 @@ interface ErrorDetails {
   retryAfter?: number;
   matchingIds?: string[] | undefined;
   mergedInto?: string | undefined;
+  noun?: string;
   scopes?: readonly string[];
   cause?: unknown;
 }
@@ -78,7 +82,7 @@ function summary(faults: Fault[]): string {
 export const notFound = (noun: string, paths: string[] = []): DomainError =>
   paths.length > 0
     ? missingReferences(paths.map((path) => ({ noun, path })))
-    : new DomainError('not_found', `No such ${noun}`);
+    : new DomainError('not_found', `No such ${noun}`, { noun });
 
 /**
  * Creates the error for a request body that refers to records which do not exist.

@@ -9,7 +9,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { doneNotice, form, formFaults, hidden } from './forms.ts';
 import { queryText, withTokens, notSent, refusalOf, invalid, type Refused } from './requests.ts';
 import { when, empty, table, bullets, linkButton, pathWith, html, buttons, type Html, type Column } from './html.ts';
-import { forbidden, Unauthorized } from '../../errors.ts';
+import { DomainError, forbidden, Unauthorized } from '../../errors.ts';
 import { eventNouns } from '../../schemas/events.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
 
@@ -317,7 +317,7 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
   if (thrown instanceof Unauthorized && thrown.credential === 'session') return sendToLogin(thrown, request, reply);
   const { status, message, faults = [] } = answerTo(thrown, request, reply);
   const title = titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now');
-  const noun = status === 404 ? /^No such ([a-z ]+)$/i.exec(message)?.[1] : undefined;
+  const noun = thrown instanceof DomainError ? thrown.noun : undefined;
   const isRecord = eventNouns.some((one) => one === noun);
   const texts: Readonly<Record<string, string>> = {
     404: 'It may have been removed, or the link is wrong',
