@@ -1,6 +1,6 @@
 export interface Progress {
   /**
-   * Updates the display, at most every 100 ms on a terminal, every 5 s otherwise.
+   * Shows how far the work is: at most every 100 ms on a terminal, every 5 s elsewhere.
    * @param done finished part of `total`, in the same unit
    * @param text shown beside the bar
    * @param items number of finished items, for the rate per second

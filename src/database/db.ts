@@ -228,7 +228,7 @@ export interface SharedDatabase extends Database {
    * @param source source that the transactions' events get. With null, transactions must not record events
    */
   for(requester: Requester, source: EventSource | null): Database;
-  /** Reads API keys and sessions, on connections that the work of customers cannot occupy. */
+  /** Runs `work`, which reads API keys or sessions, on connections that are for nothing else. So it waits for no customer. */
   credentials<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   health<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   readonly limiters: readonly ConcurrencyLimiter[];

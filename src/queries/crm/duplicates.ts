@@ -56,7 +56,8 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
 
 /** Makes the counts of a customer's duplicates due, because records were merged or imported. They are shown until then. */
 export async function countAgain(sql: Transaction, customerId: string): Promise<void> {
-  // What was never counted is due, and has nothing to show. A count that runs sees by the other time that it is late.
+  // What was never counted is due, and has nothing to show. The time changes in any case, so a count that is running sees
+  // that it must be followed by another one.
   const { count: kinds } = await sql`
     update duplicate_counts
     set counted_at = least(counted_at, now() - ${dueAge}::interval) - interval '1 millisecond'
