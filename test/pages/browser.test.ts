@@ -298,8 +298,8 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
   async function look(page: Page, path: string): Promise<void> {
     for (const colorScheme of ['light', 'dark'] as const) {
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' }); // axe would see colours half-way
-      const background = await page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor');
-      expect([path, Number(/\d+/.exec(background)![0]) < 128]).toEqual([path, colorScheme === 'dark']);
+      // A page that has just been loaded takes the scheme with its next frame.
+      await expect.poll(() => backgroundOf(page), { message: path }).toBe(colorScheme);
       for (const width of colorScheme === 'dark' ? [390, 1280] : [390, 768, 1280]) {
         await page.setViewportSize({ width, height: 900 });
         expect([path, width, await page.evaluate('document.documentElement.scrollWidth')]).toEqual([
@@ -315,6 +315,11 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
           await expectAccessible(page, what, path === '/app' ? undefined : ['color-contrast']);
       }
     }
+  }
+
+  async function backgroundOf(page: Page): Promise<'light' | 'dark'> {
+    const background = await page.evaluate<string>('getComputedStyle(document.documentElement).backgroundColor');
+    return Number(/\d+/.exec(background)![0]) < 128 ? 'dark' : 'light';
   }
 
   async function take(page: Page, path: string): Promise<void> {
