@@ -9,7 +9,7 @@ import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/
 import { versionField, controlsFor } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, queryText, textsIn, required, requireCurrent } from './base/requests.ts';
 import { requireValid, invalid, type Refused } from './base/requests.ts';
-import { when, empty, table, linkButton, buttons, html, link, dialogLink } from './base/html.ts';
+import { when, empty, table, linkButton, buttons, html, link, quiet, dialogLink } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { typeWords } from './base/words.ts';
 
@@ -108,6 +108,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   const { db, caller } = request;
   const stored = await findStored(request, object);
   const { key: given, label, type, choices } = draftOf(request, stored);
+  if (given + label === '') throw invalid('give a name', '/label');
   const key = given || words(label).join('_').slice(0, 64);
   if (stored) requireCurrent(request, stored);
   requireValid(KeyParams, { key });
@@ -142,18 +143,17 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   const { faults, status } = refused;
   const stored = await findStored(request, object);
   const draft = request.method === 'POST' ? draftOf(request, stored) : (stored ?? newDraft(request));
-  const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults);
+  const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults, {}, ['label']);
   const isConflict = stored && status === statuses.precondition_failed;
   const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
   const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off"' });
-  const labelHint = 'What people read. Empty: the key.';
   return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,
     body: html`!${isConflict ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
-      !${input('label', 'Name', { hint: labelHint, more: 'maxlength="120" autocomplete="off"' })}
+      !${input('label', 'Name', { hint: 'What people read.', more: 'maxlength="120" autocomplete="off"' })}
       !${stored ? versionField(stored) : key} !${choice('type', 'Type', typeWords)}
-      !${area('choices', 'Choices', 'Only for a choice: one on each line.', '')}
-      <p class="quiet">Values that are stored already stay, also if they are of another type.</p>
+      <div class="of-choices">!${area('choices', 'Choices', 'One on each line.', '')}</div>
+      !${when(stored, quiet('Values that are stored already stay, also if they are of another type.'))}
       !${buttons('Save the field', section)}`,
     isNarrow: true,
   };

@@ -6,7 +6,7 @@ import { customKey } from '../schemas/filters.ts';
 import { fieldOfMapped, importedKinds } from '../schemas/imports.ts';
 import type { Mapping, Import, InvalidValues, ImportPatch, ImportPreview, MappedField } from '../schemas/imports.ts';
 import type { ImportObject, MappingOrigin } from '../schemas/imports.ts';
-import { select, controlsFor, hidden, type Choice } from './base/forms.ts';
+import { select, controlsFor, hidden, enterButton, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
 import {
   when,
@@ -37,7 +37,7 @@ interface MappingState {
 }
 
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
-  html`!${enterButton} !${remarks(found, preview, shown.repeated)}
+  html`!${enterButton('Preview again')} !${remarks(found, preview, shown.repeated)}
     !${preview.headers ? columns(found, preview, shown) : ''} !${settings(found, preview, shown)}
     !${when(preview.records.length > 0, records(found, preview))}
     <div class="buttons stay">
@@ -49,10 +49,6 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
       }
       <button name="do" value="save" class="secondary outline">Preview again</button>
     </div>`;
-
-/** Comes first, so browsers press it when a user presses Enter in a field. Otherwise Enter would choose another mode. */
-const enterButton: Html =
-  '<button name="do" value="save" class="skip" tabindex="-1" aria-hidden="true">Preview again</button>';
 
 function remarks(found: Import, preview: DetailedPreview, repeated: string): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
@@ -143,20 +139,20 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
       return html`<span class="quiet">left out: another column has this header</span>`;
     const name = `column-${i}`;
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
-    const as = type && customKey(field) !== undefined ? typeLabels[type] : '';
+    const as = [
+      type && customKey(field) !== undefined ? typeLabels[type] : '',
+      origins[preview.mapping_from?.[header] ?? 'none'],
+    ];
     const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
     return html`!${select(spoken, [['', 'leave it out'], ...choices], field)}
-    !${when(as, html`<small class="quiet">${as}</small>`)}`;
+      <small class="quiet">${as.filter(Boolean).join(', ')}</small>`;
   };
-  const why = ({ header }: Numbered): Html =>
-    html`<span class="line">${originLabels[preview.mapping_from?.[header] ?? 'none']}</span>`;
   const samplesOf = ({ samples }: Numbered): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
     ['Column of the file', ({ header }) => html`${header === '' ? '(no header)' : header}`],
     ['Values', samplesOf, 'quiet'],
     ['Is read as', readAs],
-    ['Why', why, 'quiet'],
   ];
 }
 
@@ -343,9 +339,7 @@ export function inWords(object: ImportObject, message: string): string {
   return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
 }
 
-const originLabels: Record<MappingOrigin | 'none', string> = {
-  given: 'as chosen',
-  name: 'by its name',
+const origins: Partial<Record<MappingOrigin | 'none', string>> = {
   remembered: 'as last time',
   guess: 'guessed',
   none: 'nothing says what it is',

@@ -37,7 +37,7 @@ export const productTable = {
     form: {
       group: 'Product',
       control: 'amount',
-      hint: 'Of one. Opportunities that have the product keep their price.',
+      hint: 'Of one unit. Opportunities keep the price that they have.',
     },
   },
   unit: {
@@ -46,10 +46,10 @@ export const productTable = {
     form: { group: 'Product', hint: 'What is counted, such as piece or hour.' },
   },
   active: {
-    label: 'Active',
+    label: 'Offered',
     filter: 'boolean',
     isUnsorted: true,
-    form: { group: 'Product', control: 'yes_no', hint: 'Whether opportunities can get it.' },
+    form: { group: 'Product', control: 'yes_no', hint: 'Whether new opportunities can get it.', isRare: true },
   },
   created_at: { label: 'Created', filter: 'instant', isIndexed: true },
   updated_at: { label: 'Last changed', filter: 'instant', isIndexed: true },

@@ -8,7 +8,6 @@ const { customer, admin } = adminOfEachTest(app);
 
 const description = 'one\r\ntwo'; // as browsers send line breaks
 const stages = {
-  stage_place: ['1'],
   stage_name: ['Offer'],
   stage_percent: ['40'],
   stage_status: ['OPEN'],

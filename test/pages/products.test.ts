@@ -80,24 +80,23 @@ describe('products', () => {
     const { body } = await customer.get(location!.split('?')[0]!.replace('/app', ''));
     expect(body).toMatchObject({ price: 2400, details: [{ name: 'Stand', price: 1200, quantity: 2 }] });
     expect(textOf(await admin.get('/app/products'))).toContain('Stand US$1,200.00 per piece 1');
-    await admin.submit(`${location!.split('?')[0]!}/edit`, { product: 'Banner', price: '5' });
+    const taken = await admin.submit(`${location!.split('?')[0]!}/edit`, { do: 'row out 0' });
+    expect(taken.body).toMatch(/Stand<.*name="quantity"[^>]* value=""/s);
+    await admin.submit(`${location!.split('?')[0]!}/edit`, { product: 'Banner', price: '5', quantity: '' });
     expect(textOf(await admin.get(location!))).toMatch(/Stand 2 × .* Banner 1 ×/);
   });
 });
 
 describe('pipelines', () => {
-  const rows = (
-    given: readonly (readonly [place: string, name: string, percent: string, status: string, id?: string])[],
-  ) => ({
-    stage_place: given.map(([place]) => place),
-    stage_name: given.map(([, name]) => name),
-    stage_percent: given.map(([, , percent]) => percent),
-    stage_status: given.map(([, , , status]) => status),
-    stage_id: given.map(([, , , , id]) => id ?? ''),
+  const rows = (given: readonly (readonly [name: string, percent: string, status: string, id?: string])[]) => ({
+    stage_name: given.map(([name]) => name),
+    stage_percent: given.map(([, percent]) => percent),
+    stage_status: given.map(([, , status]) => status),
+    stage_id: given.map(([, , , id]) => id ?? ''),
   });
   const first = rows([
-    ['1', 'Offer', '40', 'OPEN'],
-    ['2', 'Order', '100', 'WON'],
+    ['Offer', '40', 'OPEN'],
+    ['Order', '100', 'WON'],
   ]);
   const newest = async () => {
     const [{ id }] = (await customer.get('/pipelines')).body as [{ id: string }];
@@ -118,10 +117,10 @@ describe('pipelines', () => {
     const deal = await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: stages[0]!.id }));
     const path = `/app/pipelines/${id}/edit`;
     const changed = rows([
-      ['3', 'Offer sent', '45', 'LOST', stages[0]!.id],
-      ['1', 'Order', '100', 'WON', stages[1]!.id],
-      ['2', 'Talk', '10', 'OPEN'],
-      ['', '', '50', 'OPEN'],
+      ['Order', '100', 'WON', stages[1]!.id],
+      ['Talk', '10', 'OPEN'],
+      ['Offer sent', '45', 'LOST', stages[0]!.id],
+      ['', '', 'OPEN'],
     ]);
     const saved = await admin.submit(path, { name: 'Dealers', ...changed });
     expect(saved.status).toBe(303);
@@ -170,12 +169,12 @@ describe('pipelines', () => {
     const [offer, order] = before.stages.map(({ id }) => id) as [string, string];
     const old = await admin.fieldsOf(path);
     const mine = rows([
-      ['1', 'My offer', '40', 'OPEN', offer],
-      ['2', 'Order', '100', 'WON', order],
+      ['My offer', '40', 'OPEN', offer],
+      ['Order', '100', 'WON', order],
     ]);
     const theirs = rows([
-      ['1', 'Offer', '40', 'OPEN', offer],
-      ['2', 'Demo', '60', 'OPEN'],
+      ['Offer', '40', 'OPEN', offer],
+      ['Demo', '60', 'OPEN'],
     ]);
     expect((await admin.submit(path, theirs)).status).toBe(303);
     const conflict = await admin.post(path, { ...old, ...mine });
@@ -186,29 +185,47 @@ describe('pipelines', () => {
     ]);
   });
 
+  test('put a stage higher, take one out and get one more before they are saved', async () => {
+    const before = await newest();
+    const path = `/app/pipelines/${before.id}/edit`;
+    const sent = rows(before.stages.map(({ id, name }) => [name, '10', 'OPEN', id] as const));
+    const names = async (what: string): Promise<string[]> => {
+      const page = await admin.submit(path, { ...sent, do: `row ${what}` });
+      expect(page.status).toBe(200);
+      return [...page.body.matchAll(/name="stage_name" value="([^"]*)"/g)].map(([, name]) => name!);
+    };
+    const [first, second, ...others] = before.stages.map(({ name }) => name) as [string, string];
+    expect(await names('up 1')).toEqual([second, first, ...others]);
+    expect(await names('out 0')).toEqual([second, ...others]);
+    expect(await names('add')).toEqual([first, second, ...others, '']);
+    expect(await names('up x')).toHaveLength(before.stages.length);
+    expect(await newest()).toEqual(before);
+  });
+
   test('lose a stage only if it has no opportunities, and a refused form changes nothing', async () => {
     const [lead, qualified, ...others] = await stagesOf(customer);
     await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: lead!.id }));
     const before = await newest();
     const path = `/app/pipelines/${before.id}/edit`;
-    const kept = (stages: typeof others) =>
-      rows(stages.map(({ id, name }, i) => [String(i + 1), name, '10', 'OPEN', id] as const));
+    const kept = (stages: typeof others) => rows(stages.map(({ id, name }) => [name, '10', 'OPEN', id] as const));
     const refused = await admin.submit(path, kept([qualified!, ...others]));
     expectPage(refused, 409, 'Move them to another stage first');
     expect(refused.body).toContain(`name="stage_name" value="${qualified!.name}"`);
     expect(await newest()).toEqual(before);
     expect((await admin.submit(path, kept([lead!, ...others]))).status).toBe(303);
     expect((await newest()).stages.map(({ name }) => name)).not.toContain(qualified!.name);
-    const none = await admin.submit(path, rows([['1', '', '10', 'OPEN', lead!.id]]));
+    const none = await admin.submit(path, rows([['', '', 'OPEN']]));
     expectPage(none, 400, 'A pipeline needs a stage');
-    const wrong = await admin.submit(path, rows([['x', 'Lead', '110', 'OPEN', lead!.id]]));
-    expect(textOf(wrong)).toContain('Lead: the order must be a whole number');
+    const wrong = await admin.submit(path, rows([['', '10', 'OPEN', lead!.id]]));
+    expect(textOf(wrong)).toContain('Give each stage a name');
+    const tooLikely = await admin.submit(path, rows([['Lead', '110', 'OPEN', lead!.id]]));
+    expect(textOf(tooLikely)).toContain('Lead: give 0 to 100 per cent');
     const twice = rows([
-      ['1', 'Lead', '10', 'OPEN', lead!.id],
-      ['2', 'léad', '20', 'OPEN'],
+      ['Lead', '10', 'OPEN', lead!.id],
+      ['léad', '20', 'OPEN'],
     ]);
     expect(textOf(await admin.submit(path, twice))).toContain('Léad: another stage has this name');
-    const foreign = await admin.submit(path, rows([['1', 'X', '1', 'OPEN', before.id]]));
+    const foreign = await admin.submit(path, rows([['X', '1', 'OPEN', before.id]]));
     expect(foreign.status).toBe(404);
   });
 

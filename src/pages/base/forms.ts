@@ -1,8 +1,18 @@
 import type { FastifyRequest } from 'fastify';
 import { canonicalId, etagOf } from '../../text/ids.ts';
-import { tokenMark, tokenField, text, linesIn, asSentBack, queryOf, queryText, pageNumberOf } from './requests.ts';
+import {
+  tokenMark,
+  tokenField,
+  text,
+  linesIn,
+  asSentBack,
+  queryOf,
+  queryText,
+  pageNumberOf,
+  sentText,
+} from './requests.ts';
 import type { Fields, Faults } from './requests.ts';
-import { notice, pager, pathWith, html, type Html } from './html.ts';
+import { notice, pager, pathWith, html, table, when, type Column, type Html } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */
 
@@ -138,8 +148,14 @@ interface InputOptions {
  * @param values texts of the fields by name
  * @param theirs texts by field name that another user has stored since the form was opened. They are shown below the
  * fields
+ * @param required names of the fields that must not be empty
  */
-export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Record<string, string>> = {}) {
+export function controlsFor(
+  values: Fields,
+  faults: Faults,
+  theirs: Readonly<Record<string, string>> = {},
+  required: readonly string[] = [],
+) {
   const draw = (
     name: string,
     label: string,
@@ -152,7 +168,8 @@ export function controlsFor(values: Fields, faults: Faults, theirs: Readonly<Rec
     const shown = stored === undefined ? hint : `Stored now: ${stored || 'nothing'}`;
     const described = [shown && `${name}-hint`, faults[name] && `${name}-fault`].filter(Boolean).join(' ');
     const about = described && html`aria-describedby="${described}"`;
-    const named = [html`id="${name}" name="${name}"`, about, faults[name] && 'aria-invalid="true"'];
+    const isInvalid = faults[name] && 'aria-invalid="true"';
+    const named = [html`id="${name}" name="${name}"`, about, isInvalid, required.includes(name) && 'required'];
     const attributes = named.filter(Boolean).join(' ');
     return html`<div>
       <label for="${name}">${label}</label>
@@ -185,8 +202,52 @@ export const filters = (path: string, controls: Html, button = showButton): Html
 export const filterChoice = (name: string, label: string, choices: Choices, chosen: string): Html =>
   html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;
 
-export const withBlanks = <Row>(rows: readonly Row[], blank: Row, most = Infinity): Row[] =>
-  [...rows, blank, blank, blank].slice(0, Math.max(rows.length, Math.min(rows.length + 3, most)));
+/** Comes first, so browsers press it when a user presses Enter in a field. Otherwise Enter would press another button. */
+export const enterButton = (label: string): Html =>
+  html`<button name="do" value="save" class="skip" tabindex="-1" aria-hidden="true">${label}</button>`;
+
+interface RowEditor<Row> {
+  label: string;
+  noun: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  blank: Row;
+  most: number;
+  /** Whether a user can move rows up. */
+  isOrdered?: true;
+  /** Returns what stands for a row that was taken out. Default: nothing. */
+  takenOut?: (row: Row) => Row | undefined;
+}
+
+/** Returns the act on a row that a button of `rowEditor` asks for, such as `up 2`, or an empty string. */
+export const rowAct = (request: FastifyRequest): string => /^row (.+)/.exec(sentText(request, 'do'))?.[1] ?? '';
+
+/** Returns a table of rows of controls, with buttons that add a row, take one out, and move one up. */
+export function rowEditor<Row>(request: FastifyRequest, editor: RowEditor<Row>): Html {
+  const { label, noun, columns, blank, most, isOrdered, takenOut } = editor;
+  const [act, at] = rowAct(request).split(' ');
+  const rows = editor.rows.flatMap((row, i) => (act === 'out' && i === Number(at) ? (takenOut?.(row) ?? []) : [row]));
+  if (act === 'up') rows.splice(Math.max(0, Number(at) - 1), 0, ...rows.splice(Number(at), 1));
+  if ((act === 'add' && rows.length < most) || rows.length === 0) rows.push(blank);
+  const button = (what: string, words: string, spoken = words): Html =>
+    html`<button
+      class="link"
+      name="do"
+      value="row ${what}"
+      formaction="${request.url}#rows"
+      formnovalidate
+      aria-label="${spoken}"
+    >
+      ${words}
+    </button>`;
+  const acts = (_row: Row, i: number): Html =>
+    html`!${when(isOrdered && i > 0, button(`up ${i}`, '↑', `Move ${noun} ${i + 1} up`))}
+    !${button(`out ${i}`, 'Remove', `Remove ${noun} ${i + 1}`)}`;
+  return html`<div id="rows">
+    !${table(label, [...columns, ['', acts, 'acts']], rows)}
+    !${when(rows.length < most, html`<p>!${button('add', `Add a ${noun}`)}</p>`)}
+  </div>`;
+}
 
 export const tick = (
   type: 'checkbox' | 'radio',

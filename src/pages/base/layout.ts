@@ -8,7 +8,8 @@ import { answerTo } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { doneNotice, form, formFaults, hidden } from './forms.ts';
 import { queryText, withTokens, notSent, refusalOf, invalid, type Refused } from './requests.ts';
-import { when, empty, table, bullets, linkButton, pathWith, html, buttons, type Html, type Column } from './html.ts';
+import { when, empty, table, bullets, link, linkButton, pathWith, html, buttons } from './html.ts';
+import type { Html, Column } from './html.ts';
 import { DomainError, forbidden, Unauthorized } from '../../errors.ts';
 import { eventNouns } from '../../schemas/events.ts';
 import { sessionCookies } from '../../plugins/auth.ts';
@@ -319,18 +320,19 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
   const title = titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now');
   const noun = thrown instanceof DomainError ? thrown.noun : undefined;
   const isRecord = eventNouns.some((one) => one === noun);
+  const section = Object.assign({}, sectionsOfAdmins, ...sections)[sectionOf(request).split('/')[2] ?? ''];
   const texts: Readonly<Record<string, string>> = {
-    404: 'It may have been removed, or the link is wrong',
+    404: 'It may have been deleted, or the link is wrong',
     ...(message === forbidden().message && { 403: 'Only an admin may do this. Ask one of yours' }),
   };
   return sendPage(request, reply, {
-    title: noun ? `This ${noun} does not exist (any more)` : title,
+    title: noun ? `This ${noun} does not exist` : title,
     status,
     body: html`<p>${`${texts[status] ?? message}.`.replace('..', '.')}</p>
       !${when(faults.length > 1, bullets(faults.map((fault) => html`${fault.message}`)))}
       !${when(isRecord, '<p>What was deleted can be restored under <a href="/app/deleted">Deleted</a>.</p>')}
-      <p><a href="/app">Go to the start</a></p>
-      <p class="quiet">Status ${status} · Request ${request.id}</p>`,
+      <p>!${when(section, html`!${link(`Back to ${section}`, sectionOf(request))} · `)}!${link('Today', '/app')}</p>
+      <p class="quiet"><small>Status ${status} · Request ${request.id}</small></p>`,
   });
 }
 

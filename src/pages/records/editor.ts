@@ -6,7 +6,7 @@ import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
-import { hidden, group, controlsFor, differing, type Choice } from '../base/forms.ts';
+import { hidden, group, controlsFor, differing, enterButton, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
@@ -78,6 +78,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     formRoutes(app, `${below}/new`, access, {
       show,
       act: async (request) => {
+        if (rowAct(request) !== '') return notSent;
         const { body, faults, complete } = await kind.bodyOf(request, undefined);
         requireValid(created, body, faults);
         const doubtful = isPreview(request) ? notSent : await doubtOf(request, body);
@@ -92,6 +93,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   formRoutes(app, `${below}/:id/edit`, access, {
     show,
     act: async (request) => {
+      if (rowAct(request) !== '') return notSent;
       const { caller } = request;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
       const saved = kind.afterChange?.(found, request) ?? `${path}/${found.id}?done=changed`;
@@ -148,7 +150,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       ...(refused.doubt && { above: refused.doubt }),
       ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
-      body: html`!${stored ? hidden({ etag: tagOf(stored) }) : ''}
+      body: html`!${enterButton('Save')} !${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons stay">
           !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}
@@ -189,10 +191,9 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
-interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'blank'>> {
+interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'blank' | 'suggested'>> {
   fields: readonly FormField[];
-  schemas: { create: object; patch: object };
-  suggested?: (request: FastifyRequest) => Promise<Readonly<Record<string, string>>>;
+  schemas: { create: TObject; patch: object };
 }
 
 /** Returns how the editor reads and draws a form with a control for each of these fields. */
@@ -252,7 +253,7 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const suggested = sent || stored ? {} : { ...Object.fromEntries(owner), ...(await kind.suggested?.(request)) };
   const texts: Record<string, string> = { ...given, ...suggested };
   const changed = differing(saved, given);
-  const controls = controlsFor(texts, faults, isConflict ? changed : {});
+  const controls = controlsFor(texts, faults, isConflict ? changed : {}, kind.schemas.create.required);
   const users = await usersOf(request);
   const draw = (inputs: readonly Input[]) =>
     sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)));

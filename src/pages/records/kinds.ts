@@ -1,3 +1,4 @@
+import type { TObject } from '@sinclair/typebox';
 import type { FastifyRequest } from 'fastify';
 import type { Database, Transaction } from '../../database/db.ts';
 import type { ExportedRecords } from '../../files/write-records.ts';
@@ -132,8 +133,10 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   fields: readonly FormField[];
   facts(row: Row): Named;
   blank: object;
+  /** Returns the texts that the form of a new record begins with, by field name. */
+  suggested?: (request: FastifyRequest) => Promise<Readonly<Record<string, string>>>;
   needsOneOf: readonly (readonly string[])[];
-  schemas: { create: object; patch: object; filters: object };
+  schemas: { create: TObject; patch: object; filters: object };
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   /** Adds to rows of the list what the page shows of records that refer to them. */
   withCounts?(request: FastifyRequest, rows: readonly Row[]): Promise<Row[]>;
@@ -430,6 +433,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   fields: formFieldsOf(companyTable),
   facts: (row) => verificationFacts('companies', row),
   blank: { type: '', company_name: '' },
+  suggested: () => Promise.resolve({ type: 'prospect' }),
   needsOneOf: [],
   schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
   list: listCompanies,

@@ -7,11 +7,11 @@ import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
-import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden } from '../base/forms.ts';
+import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, rowEditor } from '../base/forms.ts';
 import type { Choice, Choices } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
 import { queryOf, requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
-import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice, table } from '../base/html.ts';
+import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, savedTexts, isPreview, usersOf, type Draft, type EditForm } from './editor.ts';
@@ -71,8 +71,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     tagOf: listTag,
     bodyOf: listOf,
     controls: listControls,
-    buttons: html`<button name="do" value="preview" class="secondary outline">How many match?</button>
-      <button name="do" value="preview" class="secondary outline">Add a rule</button>`,
+    buttons: '<button name="do" value="preview" class="secondary outline" formnovalidate>How many match?</button>',
     create: async (sql, customerId, body, userId) => (await createList(sql, customerId, userId, body)).id,
     update: updateList,
     remove: deleteList,
@@ -181,10 +180,10 @@ function draftOf(fields: Fields) {
   const [names, ...others] = ['field', 'operator', 'value', 'join'].map((name) =>
     values(fields, name, ruleLimits.rules),
   );
-  const rules = names!.flatMap((field, i): RuleGiven[] => {
+  const rules = names!.map((field, i): RuleGiven => {
     const [operator = 'equals', value = '', join] = others.map((all) => all[i]);
     const logic_operator = join === 'OR' ? join : 'AND';
-    return field === '' ? [] : [{ field, operator: operator as RuleOperator, value, logic_operator }];
+    return { field, operator: operator as RuleOperator, value, logic_operator };
   });
   return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description'), rules };
 }
@@ -198,7 +197,7 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
   const users = await usersOf(request);
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
-  for (const rule of draft.rules.flatMap(spanOf)) {
+  for (const rule of draft.rules.filter(({ field }) => field !== '').flatMap(spanOf)) {
     // What is wrong with the shape of a rule is said by the validation.
     const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
     const read = isKnown ? await readRule(rule, stored?.rules ?? [], users) : { value: rule.value };
@@ -224,7 +223,7 @@ export async function listControls(form: EditForm<List>, request: FastifyRequest
   const blank = { name: '', description: '', rules: [] };
   const { rules, ...draft } = sent ? draftOf(sent) : (stored ?? blank);
   const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, users) }));
-  const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults);
+  const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults, {}, ['name']);
   const isTried = isPreview(request) && status === 200;
   return html`!${isTried ? await previewOf(request, stored) : ''}
     <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
@@ -234,17 +233,18 @@ export async function listControls(form: EditForm<List>, request: FastifyRequest
       joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
       a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${ruleTable(shown)} !${valueLists(users)}`;
+    !${faultText('rules', faults)} !${ruleTable(request, shown)} !${valueLists(users)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
   const { rules = stored?.rules ?? [] } = (await listOf(request, stored)).body as ListPatch;
   if (rules.length === 0) return notice('Without rules, contacts are put into the list by hand.', 'busy');
   const matches = await ask(request, countRuleMatches, rules, maxCounted);
-  return notice(`${numberOf(matches)} contacts match these rules now.`, 'busy');
+  const contacts = matches === 1 ? '1 contact matches' : `${numberOf(matches)} contacts match`;
+  return notice(`${contacts} these rules now.`, 'busy');
 }
 
-function ruleTable(rules: readonly RuleGiven[]): Html {
+function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[]): Html {
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
   const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
   const choice = (i: number, part: string, name: string, choices: Choices, chosen: string) =>
@@ -264,7 +264,7 @@ function ruleTable(rules: readonly RuleGiven[]): Html {
       ({ value }, i) => textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" data-values`, value),
     ],
   ];
-  return table('Rules', columns, [...rules, blank].slice(0, Math.max(rules.length, ruleLimits.rules)));
+  return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows: rules, blank, most: ruleLimits.rules });
 }
 
 function valueLists(users: readonly User[]): Html {
@@ -358,7 +358,8 @@ async function readOne({ field, operator, value }: Condition, users: readonly Us
   if (type === 'uuid') return read(canonicalId(text) && text, 'an id');
   if (type === 'instant') return readMoment(text, operator);
   if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
-  if (text === '' || !whole.has(operator)) return { value };
+  if (text === '') return { fault: 'write a value, or choose “is empty”' };
+  if (!whole.has(operator)) return { value };
   if (field === 'location_country') return read((await countryCodes())(text), 'a country');
   if (field !== 'verification_status') return { value };
   const status = verificationChoices.find(([name, word]) => [name, fold(word)].includes(fold(text)));

@@ -16,11 +16,11 @@ import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
-import { choices, faultText, group, option, controlsFor, tick, hidden, textInput, withBlanks } from '../base/forms.ts';
-import type { Choice } from '../base/forms.ts';
+import { choices, faultText, group, option, controlsFor, tick, hidden, textInput, rowEditor } from '../base/forms.ts';
+import { rowAct, type Choice } from '../base/forms.ts';
 import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, integer, queryOf, ask } from '../base/requests.ts';
 import { formMessage, type Fields } from '../base/requests.ts';
-import { when, table, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
+import { when, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords, phoneNumber, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, usersOf, companySuggestions, userChoices } from './editor.ts';
@@ -297,7 +297,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     });
   };
   const suggested: Html = 'maxlength="2048" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
-  const { input, area, choice } = controlsFor(draft, faults);
+  const { input, area, choice } = controlsFor(draft, faults, {}, ['name']);
   const words = opportunityWords;
   const stages = pipelines.flatMap(({ name, currency, stages }) =>
     stages.map(({ id, name: stage }): Choice => [id, pipelines.length > 1 ? `${name}, ${currency}: ${stage}` : stage]),
@@ -336,8 +336,8 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     !${card(
       folded(
         words.details,
-        html`!${faultText('products', faults)} !${productTable(draft, stored?.details ?? [])}`,
-        rowsOf(draft).length > 0 || faults['products'],
+        html`!${faultText('products', faults)} !${productTable(request, draft, stored?.details ?? [])}`,
+        rowsOf(draft).length > 0 || faults['products'] || rowAct(request),
       ),
     )}
     <datalist id="products">
@@ -345,16 +345,26 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     </datalist>`;
 }
 
-function productTable(draft: Fields, stored: Opportunity['details']): Html {
+function productTable(request: FastifyRequest, draft: Fields, stored: Opportunity['details']): Html {
   const names = new Map(stored.map(({ product_id, name }) => [product_id, name]));
   const input = (part: keyof Row, label: string, more: Html) => (row: Row, i: number) =>
     textInput(html`name="${part}" aria-label="${label} of line ${i + 1}" autocomplete="off" !${more}`, row[part]);
   const name = input('product', 'Product', 'list="products" maxlength="255" placeholder="one of yours, or a new one"');
+  const quantity = (none: string) => input('quantity', 'Quantity', html`inputmode="numeric" placeholder="${none}"`);
   const known = ({ product }: Row): Html => html`!${hidden({ product })}${names.get(product)}`;
   const columns: readonly Column<Row>[] = [
     ['Product', (row, i) => (names.has(row.product) ? known(row) : name(row, i)), 'long'],
     ['Price', input('price', 'Price', 'inputmode="decimal" placeholder="as listed"')],
-    ['Quantity', input('quantity', 'Quantity', 'inputmode="numeric"')],
+    ['Quantity', (row, i) => quantity(names.has(row.product) ? 'none: removed' : '1')(row, i)],
   ];
-  return table('Products', columns, withBlanks(rowsOf(draft), { product: '', price: '', quantity: '' }));
+  return rowEditor(request, {
+    label: 'Products',
+    noun: 'product',
+    columns,
+    rows: rowsIn(draft, rowParts, maxRows),
+    blank: { product: '', price: '', quantity: '' },
+    most: maxRows,
+    // A stored product without a row in the form stays.
+    takenOut: (row) => (names.has(row.product) ? { ...row, quantity: '' } : undefined),
+  });
 }

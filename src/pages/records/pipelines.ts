@@ -1,14 +1,17 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createPipeline, findPipelines, listPipelinesWithStages, salesStages } from '../../queries/crm/pipelines.ts';
 import { updatePipeline } from '../../queries/crm/pipelines.ts';
+import { usualCurrency } from '../../queries/crm/products.ts';
 import { maxStages, PipelineCreate, PipelinePatch } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageStatus, Visibility } from '../../schemas/opportunities.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
-import { faultText, textInput, select, controlsFor, hidden, withBlanks } from '../base/forms.ts';
-import { search, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText, type Fields } from '../base/requests.ts';
-import { table, card, sideBySide, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
+import { faultText, textInput, select, controlsFor, hidden, rowEditor } from '../base/forms.ts';
+import { search, lookUp, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText } from '../base/requests.ts';
+import type { Fields } from '../base/requests.ts';
+import { currencyChoices } from '../base/words.ts';
+import { card, sideBySide, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
 import { editor, requireRecord, savedTexts, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
@@ -61,37 +64,31 @@ const columns: readonly Column<Pipeline>[] = [
   ['Pipeline', ({ id, name }) => link(name, `${section}/${id}/edit`)],
   ['Stages', ({ stages }) => html`${stages.map(({ name }) => name).join(' → ')}`, 'long'],
   ['Currency', ({ currency }) => html`${currency}`],
-  ['Board of', ({ visibility }) => visibilityWords[visibility]],
+  ['Seen by', ({ visibility }) => visibilityWords[visibility]],
 ];
 
-const members = ['id', 'name', 'percent', 'status', 'place'] as const;
+const members = ['id', 'name', 'percent', 'status'] as const;
 
 type StageRow = Record<(typeof members)[number], string>;
 
 const maxStageRows = 500;
 
-const rowsOf = (fields: Fields): StageRow[] =>
-  rowsIn(fields, members, maxStageRows, 'stage_').filter(({ name }) => name !== '');
+const rowsOf = (fields: Fields): StageRow[] => rowsIn(fields, members, maxStageRows, 'stage_');
 
-/**
- * Returns the pipeline that a form describes, not validated yet. Sorts stages by their place. New stages without a
- * place come last.
- */
+/** Returns the pipeline that a form describes, not validated yet. */
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
-  const rows = rowsOf(fields);
-  const isPlace = ({ place }: StageRow): boolean => /^\d{0,4}$/.test(place);
-  const placed = rows.toSorted((a, b) => Number(a.place || 1e4) - Number(b.place || 1e4));
+  const rows = rowsOf(fields).filter(({ id, name, percent }) => id + name + percent !== '');
   const isTaken = ({ name }: StageRow, i: number): boolean =>
     rows.findIndex((other) => fold(other.name) === fold(name)) < i; // references by name ignore case and accents
   const wrong = (message: string, isWrong: (row: StageRow, i: number) => boolean) =>
     rows.filter(isWrong).map(({ name }) => `${name}: ${message}`);
   const faults = [
     ...(rows.length === 0 ? ['a pipeline needs a stage'] : []),
+    ...(rows.some(({ name }) => name === '') ? ['give each stage a name'] : []),
     ...wrong('another stage has this name', isTaken),
-    ...wrong('the order must be a whole number', (row) => !isPlace(row)),
     ...wrong('give 0 to 100 per cent', ({ percent }) => !/^(\d{1,2}|100)$/.test(percent)),
   ].map((message) => ({ path: '/stages', message }));
-  const stages = placed.map(({ id, name, percent, status }) => ({
+  const stages = rows.map(({ id, name, percent, status }) => ({
     ...(canonicalId(id) === undefined ? {} : { id: canonicalId(id) }),
     name,
     probability_percentage: integer({ percent }, 'percent'),
@@ -107,12 +104,11 @@ function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
 }
 
 const draftOf = (stages: readonly { id?: string; name: string; probability_percentage: number; status: string }[]) =>
-  stages.map(({ id = '', name, probability_percentage, status }, i): StageRow => ({
+  stages.map(({ id = '', name, probability_percentage: percent, status }): StageRow => ({
     id,
     name,
-    percent: String(probability_percentage),
+    percent: String(percent),
     status,
-    place: String(i + 1),
   }));
 
 /**
@@ -127,34 +123,39 @@ function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   return [...kept, ...draftOf(stored.stages).filter(({ id }) => !known.includes(id))];
 }
 
-function controls({ stored, sent, faults }: EditForm<Pipeline>): Html {
-  const draft: Fields = sent ?? (stored ? { name: stored.name, visibility: stored.visibility } : { currency: 'USD' });
-  const { input, choice } = controlsFor(draft, faults);
+async function controls({ stored, sent, faults }: EditForm<Pipeline>, request: FastifyRequest): Promise<Html> {
+  const draft: Fields = sent ?? {
+    name: '',
+    currency: await lookUp(request, usualCurrency),
+    ...(stored && { name: stored.name, visibility: stored.visibility }),
+  };
+  const { input, choice } = controlsFor(draft, faults, {}, ['name']);
   const rows = sent ? currentRows(sent, stored) : draftOf(stored?.stages ?? salesStages);
-  const currency = input('currency', 'Currency', { hint: 'Such as EUR. It stays as it is.' });
-  const blank: StageRow = { id: '', name: '', percent: '50', status: 'OPEN', place: '' };
-  const board = choice('visibility', 'On the board of', visibilityWords, stored && `In ${stored.currency}.`);
-  return html`!${card(sideBySide(input('name', 'Name'), board, stored ? '' : currency))}
+  const blank: StageRow = { id: '', name: '', percent: '', status: 'OPEN' };
+  const board = choice('visibility', 'Who sees its board', visibilityWords, stored && `In ${stored.currency}.`);
+  const currency = stored ? '' : choice('currency', 'Currency', currencyChoices, 'A pipeline keeps its currency.');
+  return html`!${card(sideBySide(input('name', 'Name'), board, currency))}
+    <h2>Stages</h2>
     <p class="quiet">
-      Stages stand in the order of their numbers. Empty a name to take a stage out: only one without opportunities can
-      go. Whether a stage is won or lost holds for the opportunities that are in it, too.
+      Opportunities pass through them from top to bottom. A stage can be removed when no opportunity is in it. All in a
+      stage count as open, won or lost with it.
     </p>
-    !${faultText('stages', faults)} !${table('Stages', stageColumns, withBlanks(rows, blank, maxStages))}`;
+    !${faultText('stages', faults)}
+    !${rowEditor(request, { label: 'Stages', noun: 'stage', columns: stageColumns, rows, blank, most: maxStages, isOrdered: true })}`;
 }
 
 const stageInput =
-  (member: 'place' | 'name' | 'percent', label: string, more: Html = 'inputmode="numeric"') =>
+  (member: 'name' | 'percent', label: string, more: Html = 'inputmode="numeric"') =>
   (row: StageRow, i: number): Html =>
     textInput(html`aria-label="${label} of stage ${i + 1}" !${more} name="stage_${member}"`, row[member]);
 
 const stageColumns: readonly Column<StageRow>[] = [
   ['Name', stageInput('name', 'Name', 'maxlength="255"'), 'long'],
-  ['Order', stageInput('place', 'Order')],
   ['Likely, %', stageInput('percent', 'Likelihood')],
   [
-    'Means',
+    'Counts as',
     ({ id, status }, i) =>
       html`!${hidden({ stage_id: id })}
-      !${select(html`name="stage_status" aria-label="What stage ${i + 1} means"`, statusWords, status)}`,
+      !${select(html`name="stage_status" aria-label="What stage ${i + 1} counts as"`, statusWords, status)}`,
   ],
 ];

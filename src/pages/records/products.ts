@@ -14,6 +14,9 @@ const section = '/app/products';
 
 const showAll = `${section}?show=all`;
 
+/** Fields of the form. */
+const order = ['name', 'price', 'unit', 'currency', 'active'];
+
 const schemas = { create: ProductCreate, patch: ProductPatch };
 
 export async function products(app: FastifyInstance): Promise<void> {
@@ -53,7 +56,7 @@ export async function products(app: FastifyInstance): Promise<void> {
     schemas,
     ...fieldForm({
       schemas,
-      fields: formFieldsOf(productTable),
+      fields: formFieldsOf(productTable).toSorted((a, b) => order.indexOf(a.name) - order.indexOf(b.name)),
       suggested: async (request) => ({ unit: 'piece', active: 'true', currency: await lookUp(request, usualCurrency) }),
     }),
     about: (request) => requireRecord(request, 'product', findProducts),
