@@ -275,7 +275,6 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const repeated = found.repeated ?? 0;
   const repeatedLines = repeated > 0 ? await search(request, findRepeated, found.id) : [];
   const repeatedWords = repeatedText(found, repeated, repeatedLines);
-  const perLine = found.dry_run ? ' This check counts each of these lines; the import writes them as one record.' : '';
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
@@ -286,8 +285,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, list?.id, failures)}
-        !${when(repeatedWords, notice(`${repeatedWords}${perLine}`, 'warning'))}
+        !${waits ? '' : outcomeOf(found, list?.id, failures)} !${when(repeatedWords, notice(repeatedWords, 'warning'))}
         !${isFinal ? await importButton(request, found, state) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
@@ -319,7 +317,7 @@ async function importButton(request: FastifyRequest, found: Import, state: Impor
   if (created + updated === 0) return quiet('Nothing of the file would be written.');
   const body = html`!${await listsFor(request, state)}
     <div class="buttons">
-      <button name="do" value="import">Import these ${count(created + updated)} now</button>
+      <button name="do" value="import">Import now</button>
       !${linkButton('Upload another file', `${section}/new`, 'secondary outline')}
     </div>`;
   return html`<div class="card narrow">!${form(`${section}/${id}`, body)}</div>`;
@@ -394,9 +392,10 @@ function nextSteps({ object, mode, match, failed, warnings }: Import, list = '',
   </p>`;
 }
 
-function countsText({ created, updated, unchanged, dry_run: isCheck }: Import): string {
+function countsText({ created, updated, unchanged, repeated, dry_run: isCheck }: Import): string {
   const verb = isCheck ? 'would be created' : 'created';
-  return `${count(created)} ${verb}, ${count(updated)} changed, ${count(unchanged)} left unchanged.`;
+  // A check counts each line of a value that several have; the import writes them as one record.
+  return `${isCheck && repeated ? 'Up to ' : ''}${count(created)} ${verb}, ${count(updated)} changed, ${count(unchanged)} left unchanged.`;
 }
 
 function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {

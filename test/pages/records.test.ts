@@ -196,6 +196,15 @@ test('a country is found by its name in any language', async () => {
   expect(unknown).toMatch(/No country is called “Atlantis”, .* 3 contacts/);
 });
 
+test('the form of a new company asks for its type; that of a company that came with a contact need not be given one', async () => {
+  const required = async (path: string) =>
+    [...(await admin.get(path)).body.matchAll(/name="(\w+)"[^>]* required/g)].map(([, name]) => name);
+  expect(await required('/app/companies/new')).toEqual(['company_name', 'type']);
+  await makeContacts(1, { company: { name: 'Navy' } });
+  const { body } = await customer.post('/company/list', { filters: { company_name: 'Navy' } });
+  expect(await required(`/app/companies/${body[0].id}/edit`)).toEqual(['company_name']);
+});
+
 describe('chosen contacts', () => {
   const ask = (query: string) => admin.get(`/app/contacts/chosen?${query}`);
   const confirm = async (query: string, more: Record<string, string> = {}) => {

@@ -150,7 +150,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       ...(refused.doubt && { above: refused.doubt }),
       ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
-      body: html`!${enterButton('Save')} !${stored ? hidden({ etag: tagOf(stored) }) : ''}
+      body: html`!${when(!refused.doubt, enterButton('Save'))} !${stored ? hidden({ etag: tagOf(stored) }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons stay">
           !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}
@@ -253,7 +253,9 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const suggested = sent || stored ? {} : { ...Object.fromEntries(owner), ...(await kind.suggested?.(request)) };
   const texts: Record<string, string> = { ...given, ...suggested };
   const changed = differing(saved, given);
-  const controls = controlsFor(texts, faults, isConflict ? changed : {}, kind.schemas.create.required);
+  // The type of a company that came with a contact is empty, and may stay so.
+  const required = kind.schemas.create.required?.filter((name) => !stored || saved[name] !== '');
+  const controls = controlsFor(texts, faults, isConflict ? changed : {}, required);
   const users = await usersOf(request);
   const draw = (inputs: readonly Input[]) =>
     sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)));
