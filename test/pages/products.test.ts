@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
-import { adminOfEachTest, expectPage, textOf, visitorOf, type Visitor } from './visitor.ts';
+import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf, type Visitor } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -202,6 +202,24 @@ describe('pipelines', () => {
     expect(await newest()).toEqual(before);
   });
 
+  test('whose form a button has changed keep it over the next ones, and what others saved meanwhile is a conflict', async () => {
+    const before = await newest();
+    const path = `/app/pipelines/${before.id}/edit`;
+    const namesIn = ({ body }: { body: string }) =>
+      [...body.matchAll(/name="stage_name" value="([^"]*)"/g)].map(([, name]) => name!);
+    const opened = await admin.fieldsOf(path);
+    const [lead, qualified, ...others] = before.stages.map(({ id, name }) => [name, '10', 'OPEN', id] as const);
+    const without = rows([lead!, ...others]);
+    const names = [lead!, ...others].map(([name]) => name);
+    expect(namesIn(await admin.submit(path, { ...without, do: 'row add' }))).toEqual([...names, '']);
+    expect(namesIn(await admin.submit(path, { ...without, visibility: 'NOBODY' }))).toEqual(names);
+
+    expect((await admin.submit(path, rows([qualified!, ...others]))).status).toBe(303);
+    const acted = await admin.post(path, { ...opened, ...rows([lead!, qualified!, ...others]), do: 'row out 2' });
+    expect(namesIn(acted)).toEqual([lead![0], qualified![0], ...others.slice(1).map(([name]) => name)]);
+    expect((await admin.post(path, { ...filledFields(acted.body, path), ...without })).status).toBe(412);
+  });
+
   test('lose a stage only if it has no opportunities, and a refused form changes nothing', async () => {
     const [lead, qualified, ...others] = await stagesOf(customer);
     await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: lead!.id }));
@@ -210,7 +228,9 @@ describe('pipelines', () => {
     const kept = (stages: typeof others) => rows(stages.map(({ id, name }) => [name, '10', 'OPEN', id] as const));
     const refused = await admin.submit(path, kept([qualified!, ...others]));
     expectPage(refused, 409, 'Move them to another stage first');
-    expect(refused.body).toContain(`name="stage_name" value="${qualified!.name}"`);
+    expect(refused.body).toMatch(
+      new RegExp(`name="stage_name" value="${lead!.name}".* value="${qualified!.name}"`, 's'),
+    );
     expect(await newest()).toEqual(before);
     expect((await admin.submit(path, kept([lead!, ...others]))).status).toBe(303);
     expect((await newest()).stages.map(({ name }) => name)).not.toContain(qualified!.name);

@@ -145,12 +145,14 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         });
     const isGone = !isNew && !stored;
     const isConflict = refused.status === statuses.precondition_failed;
+    // An act on rows is done without a look at what is stored, so what others have changed stays a conflict.
+    const etag = stored && rowAct(request) === '' ? tagOf(stored) : sentText(request, 'etag');
     return {
       ...(stored && { action: urlOf(request) }),
       ...(refused.doubt && { above: refused.doubt }),
       ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
-      body: html`!${when(!refused.doubt, enterButton('Save'))} !${stored ? hidden({ etag: tagOf(stored) }) : ''}
+      body: html`!${when(!refused.doubt, enterButton('Save'))} !${stored ? hidden({ etag }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons stay">
           !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}

@@ -4,6 +4,7 @@ import { updatePipeline } from '../../queries/crm/pipelines.ts';
 import { usualCurrency } from '../../queries/crm/products.ts';
 import { maxStages, PipelineCreate, PipelinePatch } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageStatus, Visibility } from '../../schemas/opportunities.ts';
+import { statuses } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
@@ -112,25 +113,28 @@ const draftOf = (stages: readonly { id?: string; name: string; probability_perce
   }));
 
 /**
- * Returns the stages of a form that is shown again. Adds stages that others have added meanwhile, and leaves out those
- * that others have deleted.
+ * Returns the stages of a form that is shown again. After a conflict with `stored`, adds stages that others have added
+ * meanwhile or that cannot go, each in its place, and leaves out those that others have deleted.
  */
 function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
   const rows = rowsOf(sent);
   if (!stored) return rows;
   const known = values(sent, 'stage_id', maxStageRows);
   const kept = rows.filter(({ id }) => id === '' || stored.stages.some((stage) => stage.id === id));
-  return [...kept, ...draftOf(stored.stages).filter(({ id }) => !known.includes(id))];
+  for (const [i, row] of draftOf(stored.stages).entries()) if (!known.includes(row.id)) kept.splice(i, 0, row);
+  return kept;
 }
 
-async function controls({ stored, sent, faults }: EditForm<Pipeline>, request: FastifyRequest): Promise<Html> {
+async function controls(form: EditForm<Pipeline>, request: FastifyRequest): Promise<Html> {
+  const { stored, sent, faults, status } = form;
   const draft: Fields = sent ?? {
     name: '',
     currency: await lookUp(request, usualCurrency),
     ...(stored && { name: stored.name, visibility: stored.visibility }),
   };
   const { input, choice } = controlsFor(draft, faults, {}, ['name']);
-  const rows = sent ? currentRows(sent, stored) : draftOf(stored?.stages ?? salesStages);
+  const current = status < statuses.conflict ? undefined : stored;
+  const rows = sent ? currentRows(sent, current) : draftOf(stored?.stages ?? salesStages);
   const blank: StageRow = { id: '', name: '', percent: '', status: 'OPEN' };
   const board = choice('visibility', 'Who sees its board', visibilityWords, stored && `In ${stored.currency}.`);
   const currency = stored ? '' : choice('currency', 'Currency', currencyChoices, 'A pipeline keeps its currency.');
