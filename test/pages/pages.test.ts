@@ -109,6 +109,7 @@ test('an unknown page has the menu for users, is 404 for others, and leads to th
   const unknown = await visitor.get('/app/nix');
   expectPage(unknown, 404, 'This page does not exist');
   expect(unknown.body).toContain(menu);
+  expect(textOf(await visitor.get('/app/constructor'))).not.toContain('Back to');
   const stranger = new Visitor(app.fastify);
   const seen = await stranger.get('/app/nix');
   expectPage(seen, 404, 'This page does not exist');
