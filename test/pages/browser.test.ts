@@ -263,6 +263,24 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await other.close();
   });
 
+  test('a form whose rows were moved before the session ended gives each row its own id back', async () => {
+    const [before] = (await customer.get('/pipelines')).body as [{ id: string }];
+    const stages = async () =>
+      (await customer.get(`/pipelines/${before.id}`)).body.stages as { id: string; name: string }[];
+    const [first, second, ...others] = (await stages()).map(({ id, name }) => ({ id, name }));
+    const page = await open(`/app/pipelines/${before.id}/edit`);
+    await page.getByRole('button', { name: 'Move stage 2 up' }).click();
+    await page.waitForURL('**/edit#rows');
+    await app.owner`update sessions set expires_at = now()`;
+    await page.getByRole('button', { name: 'Save the pipeline' }).click();
+    await logIn(page);
+    await page.waitForURL('**/edit');
+    await page.getByRole('button', { name: 'Save the pipeline' }).click();
+    await page.waitForURL('**/app/pipelines?*');
+    expect(await stages()).toMatchObject([second, first, ...others]);
+    await page.close();
+  });
+
   test('every page is accessible and fits, in both colour schemes and on three widths, and for the keys alone', async () => {
     await makeEverything();
     const pages = await crawl(async (path) => {

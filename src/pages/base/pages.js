@@ -162,9 +162,10 @@ const keptTypes = new Set('text email number date datetime-local url textarea ra
 
 /**
  * Returns the fields of a form to store in the browser: without passwords and files, but with the record's version
- * (`etag`).
+ * (`etag`) and the ids of rows, which move with them.
  */
-const keptFields = (form) => [...form.elements].filter(({ type, name }) => keptTypes.has(type) || name === 'etag');
+const keptFields = (form) =>
+  [...form.elements].filter(({ type, name }) => keptTypes.has(type) || (type === 'hidden' && name !== 'form_token'));
 
 const userName = () => document.querySelector('.account .email')?.textContent;
 
