@@ -40,6 +40,8 @@ test('a list is made of rules in words, with the number of matches before it is 
     do: 'save',
   });
   expect(wrong.status).toBe(400);
+  const lost = await admin.submit('/app/lists/new', { name: 'X', field: '', value: 'CEO' });
+  expectPage(lost, 400, 'Choose a field for “CEO”');
   const saved = await admin.submit('/app/lists/new', { name: 'Engineers', ...rules, do: 'save' });
   const page = textOf(await admin.get((await admin.get(saved.location!)).location!));
   expect(page).toContain('The list is created.');

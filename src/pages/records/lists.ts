@@ -197,11 +197,12 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
   const users = await usersOf(request);
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
-  for (const rule of draft.rules.filter(({ field }) => field !== '').flatMap(spanOf)) {
+  for (const rule of draft.rules.filter(({ field, value }) => field + value !== '').flatMap(spanOf)) {
     // What is wrong with the shape of a rule is said by the validation.
     const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
     const read = isKnown ? await readRule(rule, stored?.rules ?? [], users) : { value: rule.value };
-    if ('value' in read) rules.push({ ...rule, ...read });
+    if (rule.field === '') faults.push({ path: '/rules', message: `choose a field for “${rule.value}”` });
+    else if ('value' in read) rules.push({ ...rule, ...read });
     else faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field)}: ${read.fault}` });
   }
   const given = {
