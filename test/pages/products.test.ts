@@ -85,6 +85,15 @@ describe('products', () => {
     await admin.submit(`${location!.split('?')[0]!}/edit`, { product: 'Banner', price: '5', quantity: '' });
     expect(textOf(await admin.get(location!))).toMatch(/Stand 2 × .* Banner 1 ×/);
   });
+
+  test('that another user takes out of an opportunity meanwhile leave its form with the conflict', async () => {
+    const deal = { name: 'Fair', product: 'Stand', price: '1200' };
+    const path = `${(await admin.submit('/app/opportunities/new', deal)).location!.split('?')[0]!}/edit`;
+    const opened = await admin.fieldsOf(path);
+    expect((await admin.submit(path, { quantity: '' })).status).toBe(303);
+    const { status, body } = await admin.post(path, opened);
+    expect([status, body.includes(`value="${opened['product']!}"`)]).toEqual([412, false]);
+  });
 });
 
 describe('pipelines', () => {
