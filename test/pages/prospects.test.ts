@@ -51,10 +51,11 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   expect(job).toEqual({ type: 'unlock_contacts', request: { filters: { job_title: ['manager'] }, total_records: 2 } });
 
   expect(textOf(await admin.get('/app/jobs'))).toContain('Unlock prospects by filter Job title: manager ');
-  const filters = { job_title: ['{a: true}', 'b'], last_name: [], score: { gte: 5, lte: 9 }, has_email: true };
+  const none = { last_name: [], date_verified: { gte: null, lte: null } };
+  const filters = { job_title: ['{a: true}', 'b'], ...none, score: { gte: 5, lte: 9 }, has_email: true };
   await customer.post('/service-handler/unlock-contacts', { filters, total_records: 1, sync_crm: false });
-  expect(textOf(await admin.get('/app/jobs'))).toContain(
-    'by filter Score: at least 5, at most 9 · Has an e-mail · Job title: {a: true}, b ',
+  expect(textOf(await admin.get('/app/jobs'))).toMatch(
+    /by filter Score: at least 5, at most 9 · Has an e-mail · Job title: {a: true}, b (?!·)/,
   );
   const nameless = filledFields((await admin.get(question)).body, '/app/prospects/unlock');
   expect((await admin.post('/app/prospects/unlock', { ...nameless, list_id: 'new', name: '' })).status).toBe(400);

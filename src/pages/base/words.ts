@@ -52,7 +52,7 @@ export function fieldWord(object: ImportObject, name: string, declared: readonly
 export function searchText(filters: object | null | undefined): string {
   const terms = Object.entries<unknown>({ ...filters }).flatMap(([name, value]) => {
     const word = Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : plain(name);
-    const texts = [value].flat().map(clauseText);
+    const texts = [value].flat().map(clauseText).filter(Boolean);
     if (texts.length === 0) return [];
     return value === true ? word : `${word}: ${texts.join(', ')}`;
   });
