@@ -46,7 +46,7 @@ test('the routes of the pages of admins, and those that spend credits, are 403 f
     const { status } = isSent ? await member.post(pathOf(url), { form_token }) : await member.send(method, pathOf(url));
     expect([method, url, status]).toEqual([method, url, 403]);
   }
-  expect(textOf(await member.get('/app/users'))).toContain('Only an admin may do this. Ask one of yours.');
+  expect(textOf(await member.get('/app/users'))).toContain('Only an admin may do this. Ask one of yours. Today');
 });
 
 test('the routes of the pages change nothing with GET', async () => {

@@ -320,7 +320,8 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
   const title = titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now');
   const noun = thrown instanceof DomainError ? thrown.noun : undefined;
   const isRecord = eventNouns.some((one) => one === noun);
-  const names = new Map([sectionsOfAdmins, ...sections].flatMap((group) => Object.entries(group)));
+  const open = status === 403 ? sections : [sectionsOfAdmins, ...sections];
+  const names = new Map(open.flatMap((group) => Object.entries(group)));
   const section = names.get(sectionOf(request).split('/')[2] ?? '');
   const texts: Readonly<Record<string, string>> = {
     404: 'It may have been deleted, or the link is wrong',
