@@ -99,7 +99,7 @@ test('every answer is a page, errors too, and is stored by no cache', async () =
 
 test('a page about a record that does not exist says so, and where deleted ones are restored', async () => {
   const gone = await visitor.get(`/app/contacts/${nobodysId}`);
-  expectPage(gone, 404, /This contact does not exist \(any more\) .* can be restored under Deleted/);
+  expectPage(gone, 404, /This contact does not exist .* can be restored under Deleted/);
   expect(gone.body).toContain('<a href="/app/deleted">Deleted</a>');
   expect(textOf(await visitor.get(`/app/keys/${nobodysId}/revoke`))).not.toContain('restored');
 });
