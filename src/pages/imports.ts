@@ -360,7 +360,10 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
 }
 
 const matchHint = (object: ImportObject, match: string): Html =>
-  html`<p>This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one.</p>`;
+  html`<p>
+    This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one. Those that you do
+    not have yet can come as a second file, with “Create all anew”.
+  </p>`;
 
 function outcomeOf(found: Import, list: string | undefined, { areUnmatched }: Failures): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings } = found;

@@ -29,6 +29,8 @@ test('a list is made of rules in words, with the number of matches before it is 
   await contact();
   const preview = await admin.submit('/app/lists/new', { name: '', ...rules, do: 'preview' });
   expectPage(preview, 200, '2 contacts match these rules now.');
+  await customer.call('PUT', '/fields/contacts/seats', { type: 'number', label: 'Places' });
+  expect((await admin.get('/app/lists/new')).body).toMatch(/value="custom_fields\.seats">Places/);
   const rowsAfter = async (what: string) =>
     (await admin.submit('/app/lists/new', { ...rules, do: what })).body.split('name="field"').length - 1;
   expect([await rowsAfter('row add'), await rowsAfter('row out 0')]).toEqual([4, 2]);

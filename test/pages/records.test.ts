@@ -332,6 +332,9 @@ test('a new contact that may be there already is asked about, with a link to it,
   expect(asked.body).toContain(`/app/contacts/${id}"`);
   expect((await admin.post(edit, filledFields(asked.body, edit))).status).toBe(303);
   expect((await admin.submit(edit, { work_email: work_email.toUpperCase() })).status).toBe(409);
+  const company = { company_name: 'NAVY', type: 'customer' };
+  expectPage(await admin.submit('/app/companies/new', company), 409, 'You may have this company already');
+  expect((await admin.submit('/app/companies/new', { ...company, company_name: 'Navy 2' })).status).toBe(303);
 });
 
 test('what matches is exported as Excel or CSV', async () => {

@@ -242,8 +242,9 @@ export function rowEditor<Row>(request: FastifyRequest, editor: RowEditor<Row>):
     </button>`;
   const acts = (_row: Row, i: number): Html =>
     html`!${when(isOrdered && i > 0, button(`up ${i}`, '↑', `Move ${noun} ${i + 1} up`))}
+    !${when(isOrdered && i + 1 < rows.length, button(`up ${i + 1}`, '↓', `Move ${noun} ${i + 1} down`))}
     !${button(`out ${i}`, 'Remove', `Remove ${noun} ${i + 1}`)}`;
-  return html`<div id="rows">
+  return html`<div id="rows" !${when(act === 'add', 'data-added')}>
     !${table(label, [...columns, ['', acts, 'acts']], rows)}
     !${when(rows.length < most, html`<p>!${button('add', `Add a ${noun}`)}</p>`)}
   </div>`;

@@ -216,6 +216,7 @@ on('submit', 'action', (form) => {
 function restoreFocus() {
   const { place, task } = JSON.parse(sessionStorage.getItem('worked-on')) ?? {};
   sessionStorage.removeItem('worked-on');
+  document.querySelector('[data-added] tr:last-child :is(select, input:not([type="hidden"]))')?.focus();
   if (!place || document.activeElement !== document.body) return;
   const shown = task < 0 ? document.querySelector(`main a${place}`) : document.querySelector(`.tasks ${place}`);
   const found =

@@ -271,10 +271,16 @@ export function requireValid(schema: object, value: unknown, others: readonly Fa
   if (faults.length > 0) throw validationFailed(faults);
 }
 
+/** Returns the first fault of each control. Of rows that one control has, returns what is wrong with each. */
 export function byField(faults: readonly Fault[]): Faults {
-  const named = faults.map(({ path, message }) => [controlAt(path), sentence(message)] as const);
-  return Object.fromEntries(named.toReversed());
+  const texts: Record<string, string[]> = {};
+  for (const { path, message } of faults) (texts[controlAt(path)] ??= []).push(sentence(message));
+  return Object.fromEntries(
+    Object.entries(texts).map(([name, all]) => [name, rowControls.has(name) ? [...new Set(all)].join(' ') : all[0]!]),
+  );
 }
+
+const rowControls = new Set(['rules', 'stages', 'products']);
 
 function controlAt(path: string): string {
   const [name = '', key] = tokensOf(path);

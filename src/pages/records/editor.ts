@@ -10,12 +10,24 @@ import { hidden, group, controlsFor, differing, enterButton, rowAct, type Choice
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
-import { when, linkButton, html, quiet, card, folded, sideBySide, readNumber, type Html } from '../base/html.ts';
+import {
+  when,
+  link,
+  linkButton,
+  notice,
+  html,
+  quiet,
+  card,
+  folded,
+  sideBySide,
+  readNumber,
+  type Html,
+} from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { fieldWord, countryChoices, currencyChoices, phoneNumber } from '../base/words.ts';
-import type { RecordKind, ShownRecord, FormField } from './kinds.ts';
+import { aboutOf, type RecordKind, type ShownRecord, type FormField } from './kinds.ts';
 import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField, type DeclaredType } from '../../schemas/wire.ts';
 import type { Contact } from '../../schemas/contacts.ts';
@@ -187,11 +199,24 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     ...fieldForm(kind),
     about: (request) => requireRecord(request, kind.noun, kind.find),
     verb: 'Create',
+    similar: (request, body, id) => similarTo(kind, request, body, id),
     question: async (found, request) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
         ${await ask(request, kind.detaches, found)}`,
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
+
+async function similarTo(kind: RecordKind, request: FastifyRequest, body: object, id?: string) {
+  const found = await Promise.all(
+    kind.twins(body).map((filters) => ask(request, kind.list, { filters, paginate: { limit: 3 } })),
+  );
+  const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
+  rows.delete(id ?? '');
+  const links = [...rows.values()].map(
+    (row) => html`!${link(kind.nameOf(row), `${kind.path}/${row.id}`)} ${aboutOf(kind, row)}`,
+  );
+  return rows.size > 0 ? notice(`You may have this ${kind.noun} already:`, 'warning', links.join('; ')) : undefined;
+}
 
 interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'blank' | 'suggested'>> {
   fields: readonly FormField[];

@@ -11,7 +11,7 @@ import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { pageNumberIn, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
-import { pathWith, html, startOf, readDay, moment, when, notice, panel, plainList, link } from '../base/html.ts';
+import { pathWith, html, startOf, readDay, moment, when, panel, plainList, link } from '../base/html.ts';
 import { count, counted, type Html, type PictureName } from '../base/html.ts';
 import { fieldWord, countryName, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
@@ -26,7 +26,7 @@ import { findListsOfContact } from '../../queries/crm/list-members.ts';
 import { countOpportunities } from '../../queries/crm/opportunities.ts';
 import { contactBatches, maxBatchItems } from '../../schemas/batches.ts';
 import { ContactFilters, ContactPatch, contactTable } from '../../schemas/contacts.ts';
-import type { CompanyReference, ContactDetail } from '../../schemas/contacts.ts';
+import type { ContactCreate, ContactDetail } from '../../schemas/contacts.ts';
 import { form, select, hidden } from '../base/forms.ts';
 import { countCompaniesUpTo, countsOfCompanies, exportCompanies, findCompanies } from '../../queries/crm/companies.ts';
 import { listCompanies, maxOfCompany, type CompanyCounts } from '../../queries/crm/companies.ts';
@@ -143,7 +143,8 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
   find: FindRecords<Row>;
   create: CreateRecord<never>;
-  similar?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
+  /** Returns filters that find others which may be the same one as a record that is written. */
+  twins: (body: object) => GivenFilters[];
   update: UpdateRecord<never>;
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
@@ -328,7 +329,12 @@ export const contactKind: RecordKind<ContactDetail> = {
   countUpTo: countContactsUpTo,
   find: findContacts,
   ...contactWrites,
-  similar,
+  // With this e-mail address, or with this name, at the same company if there is one.
+  twins: ({ work_email, first_name, last_name, company = {} }: Partial<ContactCreate>) => {
+    const { name } = company;
+    const named = { first_name, last_name, ...(name && { 'company.company_name': name }) } as Record<string, string>;
+    return [...(work_email ? [{ work_email }] : []), ...(first_name && last_name ? [named] : [])];
+  },
   exported: exportContacts,
   links: ({ company: { id } }) => (id === null ? {} : { company: `/app/companies/${id}` }),
   head: ['job_title', 'company', 'work_email', 'phone_numbers', 'mobile_phone', 'assigned_to'],
@@ -342,23 +348,6 @@ export const contactKind: RecordKind<ContactDetail> = {
     return `It leaves ${counted(lists.length, 'list')} and ${counted(deals, 'opportunity', 'opportunities')}, which stay.`;
   },
 };
-
-/** Finds other contacts with this e-mail address, or with this name, at the same company if there is one. */
-async function similar(request: FastifyRequest, body: Partial<ContactDetail>, id?: string): Promise<Html | undefined> {
-  const { work_email, first_name, last_name } = body;
-  const { name } = (body.company ?? {}) as CompanyReference;
-  const named = { first_name, last_name, ...(name && { 'company.company_name': name }) } as Record<string, string>;
-  const asked = [...(work_email ? [{ work_email }] : []), ...(first_name && last_name ? [named] : [])];
-  const found = await Promise.all(
-    asked.map((filters) => ask(request, listContacts, { filters, paginate: { limit: 3 } })),
-  );
-  const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
-  rows.delete(id ?? '');
-  const links = [...rows.values()].map((row) => {
-    return html`!${link(nameOfContact(row), `${path}/${row.id}`)} ${aboutOf(contactKind, row)}`;
-  });
-  return rows.size > 0 ? notice('You may have this contact already:', 'warning', links.join('; ')) : undefined;
-}
 
 async function related(request: FastifyRequest, { id, list_ids }: ContactDetail): Promise<Html> {
   const [lists, all, deals] = await Promise.all([
@@ -445,6 +434,10 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   countUpTo: countCompaniesUpTo,
   find: findCompanies,
   ...companyWrites,
+  twins: ({ company_name, domain }: Partial<Company>) => [
+    ...(company_name ? [{ company_name }] : []),
+    ...(domain ? [{ domain }] : []),
+  ],
   exported: exportCompanies,
   links: () => ({}),
   head: ['type', 'industry', 'size', 'location_locality', 'location_country'],

@@ -14,7 +14,7 @@ import { queryOf, requireValid, linesIn, unchanged, values, type Fields } from '
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
-import { editLinks, editor, savedTexts, isPreview, usersOf, type Draft, type EditForm } from './editor.ts';
+import { editLinks, editor, savedTexts, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
 import { startJob } from '../../jobs/start-job.ts';
@@ -22,6 +22,7 @@ import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
 import { fieldType } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
+import type { DeclaredField } from '../../schemas/wire.ts';
 import { countryCodes } from '../../files/phones.ts';
 import { isInstant } from '../../schemas/formats.ts';
 import { fold } from '../../text/fold.ts';
@@ -220,7 +221,7 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
 
 export async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
   const { stored, sent, faults, status } = form;
-  const users = await usersOf(request);
+  const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, { object: 'contacts' })]);
   const blank = { name: '', description: '', rules: [] };
   const { rules, ...draft } = sent ? draftOf(sent) : (stored ?? blank);
   const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, users) }));
@@ -234,7 +235,7 @@ export async function listControls(form: EditForm<List>, request: FastifyRequest
       joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
       a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${ruleTable(request, shown)} !${valueLists(users)}`;
+    !${faultText('rules', faults)} !${ruleTable(request, shown, declared)} !${valueLists(users)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -245,13 +246,14 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   return notice(`${contacts} these rules now.`, 'busy');
 }
 
-function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[]): Html {
+function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], declared: readonly DeclaredField[]): Html {
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
   const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
   const choice = (i: number, part: string, name: string, choices: Choices, chosen: string) =>
     select(html`name="${part}" !${spoken(i, name)}`, choices, chosen);
+  const names = ['', ...ruleFields, ...declared.map(({ key }) => `custom_fields.${key}`)];
   const fieldsWith = (field: string) =>
-    [...new Set(['', ...ruleFields, field])].map((name): Choice => [name, name ? fieldWord('contacts', name) : '–']);
+    [...new Set([...names, field])].map((name): Choice => [name, name ? fieldWord('contacts', name, declared) : '–']);
   const [first, joins] = [hidden({ join: 'AND' }), { AND: 'and', OR: 'or' }];
   const columns: readonly Column<RuleGiven>[] = [
     [
@@ -364,7 +366,7 @@ async function readOne({ field, operator, value }: Condition, users: readonly Us
   if (field === 'location_country') return read((await countryCodes())(text), 'a country');
   if (field !== 'verification_status') return { value };
   const status = verificationChoices.find(([name, word]) => [name, fold(word)].includes(fold(text)));
-  return read(status?.[0], 'a status: write one such as “verified”');
+  return read(status?.[0], `a status: write ${verificationChoices.map(([, word]) => word).join(', ')}`);
 }
 
 function readUser(text: string, users: readonly User[]): Read {
