@@ -86,6 +86,13 @@ describe('products', () => {
     expect(textOf(await admin.get(location!))).toMatch(/Stand 2 × .* Banner 1 ×/);
   });
 
+  test('that more than 100 rows of an opportunity name are found, and not made a second time', async () => {
+    const product = Array.from({ length: 101 }, (_, i) => `Part ${i}`);
+    const deal = { name: 'Fair', product, price: product.map(() => '1'), quantity: product.map(() => '1') };
+    for (const _ of ['made', 'found']) expect((await admin.submit('/app/opportunities/new', deal)).status).toBe(303);
+    expect((await customer.post('/products/list', { paginate: { limit: 100, page: 2 } })).body).toHaveLength(1);
+  });
+
   test('that another user takes out of an opportunity meanwhile leave its form with the conflict', async () => {
     const deal = { name: 'Fair', product: 'Stand', price: '1200' };
     const path = `${(await admin.submit('/app/opportunities/new', deal)).location!.split('?')[0]!}/edit`;

@@ -184,7 +184,7 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
   const unsent = currency === storedCurrency ? [] : details.filter(({ product_id }) => !ids.has(product_id));
   const rows = [...sent, ...unsent.map(({ product_id: product }): Row => ({ product, price: '', quantity: '1' }))];
   const names = rows.flatMap(({ product }) => (product === '' || canonicalId(product) ? [] : [product]));
-  const query = { filters: { name: names }, paginate: { limit: maxShown } };
+  const query = { filters: { name: names }, paginate: { limit: maxRows } };
   const products = names.length === 0 ? [] : (await ask(request, listProducts, query)).rows;
   // Of several products with a name, the newest is meant.
   const named = new Map(products.toReversed().map((one) => [fold(one.name), one]));
