@@ -230,24 +230,18 @@ export function rowEditor<Row>(request: FastifyRequest, editor: RowEditor<Row>):
   if (act === 'up') rows.splice(Math.max(0, Number(at) - 1), 0, ...rows.splice(Number(at), 1));
   if ((act === 'add' && rows.length < most) || rows.length === 0) rows.push(blank);
   const button = (what: string, words: string, spoken = words): Html =>
-    html`<button
-      class="link"
-      name="do"
-      value="row ${what}"
-      formaction="${request.url}#rows"
-      formnovalidate
-      aria-label="${spoken}"
-    >
+    html`<button class="link" name="do" value="row ${what}" formaction="#rows" formnovalidate aria-label="${spoken}">
       ${words}
     </button>`;
   const acts = (_row: Row, i: number): Html =>
     html`!${when(isOrdered && i > 0, button(`up ${i}`, '↑', `Move ${noun} ${i + 1} up`))}
     !${when(isOrdered && i + 1 < rows.length, button(`up ${i + 1}`, '↓', `Move ${noun} ${i + 1} down`))}
     !${button(`out ${i}`, 'Remove', `Remove ${noun} ${i + 1}`)}`;
-  return html`<div id="rows" !${when(act === 'add', 'data-added')}>
-    !${table(label, [...columns, ['', acts, 'acts']], rows)}
-    !${when(rows.length < most, html`<p>!${button('add', `Add a ${noun}`)}</p>`)}
-  </div>`;
+  return html`!${enterButton('Save')}
+    <div id="rows" !${when(act === 'add', 'data-added')}>
+      !${table(label, [...columns, ['', acts, 'acts']], rows)}
+      !${when(rows.length < most, html`<p>!${button('add', `Add a ${noun}`)}</p>`)}
+    </div>`;
 }
 
 export const tick = (

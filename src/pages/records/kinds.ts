@@ -357,7 +357,7 @@ async function related(request: FastifyRequest, { id, list_ids }: ContactDetail)
   ]);
   const choices = all.filter((list) => !list_ids.includes(list.id)).map((list) => [list.id, list.name] as const);
   const change = (body: Html) => form(pathWith(`${path}/lists`, { back: `${path}/${id}?done=listed` }), body);
-  const choice = select('name="list_id" aria-label="List"', choices, '');
+  const choice = select('name="list_id" aria-label="List" required', [['', 'a list'], ...choices], '');
   const add = html`!${hidden({ id })}
     <div role="group">!${choice} <button class="secondary outline">Add</button></div>`;
   const rows = lists.map((list) => {
