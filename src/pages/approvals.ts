@@ -220,7 +220,7 @@ function audit(app: FastifyInstance): void {
     const isMore = events.length === pageEvents && page < maxPages;
     const columns: readonly Column<AuditEvent>[] = [
       ['When', (one) => moment(one.created_at)],
-      ['What', (one) => plain(one.event).replace('Api key', 'API key')],
+      ['What', (one) => html`<span class="line">${plain(one.event).replace('Api key', 'API key')}</span>`],
       ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
       ['By', (one) => html`${one.actor === 'anonymous' ? 'nobody logged in' : (names.get(one.actor) ?? one.actor)}`],
       ['From', (one) => html`${one.address ?? '–'}`],

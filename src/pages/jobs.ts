@@ -39,7 +39,7 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       title: 'Jobs',
       done: {},
       above: filterForm(given),
-      columns: [['Job', name], ...jobColumns.toSpliced(3, 0, by)],
+      columns: [['Job', name, 'long'], ...jobColumns.toSpliced(3, 0, by)],
       rows,
       none: isSome
         ? ['No such jobs', 'No job matches. Choose another status or type.']
@@ -90,7 +90,11 @@ function filterForm({ status = '' as never, type = '' as never, actor_id }: Filt
 
 const jobColumns: readonly Column<Job>[] = [
   ['Status', ({ status }) => statusBadge(status)],
-  ['Progress', ({ processed, total }) => `${count(processed)} of ${count(total)}`, 'number'],
+  [
+    'Progress',
+    ({ processed, total }) => html`<span class="line">${count(processed)} of ${count(total)}</span>`,
+    'number',
+  ],
   ['Started', ({ created_at }) => moment(created_at)],
   ['Credits', ({ credits }) => count(credits.charged), 'number'],
 ];

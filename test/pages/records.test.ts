@@ -353,6 +353,8 @@ test('a company is created, changed and deleted by a member; its contacts stay',
   const member = await visitorOf(app.fastify, customer.id, 'member');
   const made = await member.submit('/app/companies/new', { company_name: 'Navy', type: 'customer' });
   const path = made.location!.split('?')[0]!;
+  expect((await member.get(path)).body).toContain('href="/app/contacts/new?company&#61;Navy"');
+  expect((await member.fieldsOf('/app/contacts/new?company=Navy'))['company']).toBe('Navy');
   const id = path.split('/').at(-1)!;
   const [contact] = await makeContacts(1, { company: { id } });
   const domain = 'https://www.Navy.example/about';

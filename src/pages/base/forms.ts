@@ -168,11 +168,12 @@ export function controlsFor(
     const shown = stored === undefined ? hint : `Stored now: ${stored || 'nothing'}`;
     const described = [shown && `${name}-hint`, faults[name] && `${name}-fault`].filter(Boolean).join(' ');
     const about = described && html`aria-describedby="${described}"`;
+    const isRequired = required.includes(name);
     const isInvalid = faults[name] && 'aria-invalid="true"';
-    const named = [html`id="${name}" name="${name}"`, about, isInvalid, required.includes(name) && 'required'];
+    const named = [html`id="${name}" name="${name}"`, about, isInvalid, isRequired && 'required'];
     const attributes = named.filter(Boolean).join(' ');
     return html`<div>
-      <label for="${name}">${label}</label>
+      <label for="${name}">${label}${when(isRequired, ' *')}</label>
       !${control(attributes, text(values, name))} !${faultText(name, faults)}
       !${shown ? html`<small id="${name}-hint">${shown}</small>` : ''}
     </div>`;

@@ -10,7 +10,7 @@ import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire
 import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
-import { pageNumberIn, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
+import { pageNumberIn, queryText, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
 import { pathWith, html, startOf, readDay, moment, when, panel, plainList, link } from '../base/html.ts';
 import { count, counted, type Html, type PictureName } from '../base/html.ts';
 import { fieldWord, countryName, verification, mailLink, contactPhone } from '../base/words.ts';
@@ -320,6 +320,7 @@ export const contactKind: RecordKind<ContactDetail> = {
   likely: ({ first_name, last_name, work_email, phone_numbers }) =>
     [last_name || first_name, work_email, ...phone_numbers.map(({ number }) => number)].filter(Boolean),
   fields: formFieldsOf(contactTable),
+  suggested: (request) => Promise.resolve({ company: queryText(request, 'company') }),
   facts: (row) => [...verificationFacts('contacts', row), [word('crm_synced_at'), moment(row.crm_synced_at, 'never')]],
   blank: {},
   // Somebody of whom only a phone number is known is a contact too, as in batches and files.
@@ -456,7 +457,8 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     const body = html`!${plainList(rows, 'Nobody here works for this company.')}
       !${when(rows.length < total, html`<p><a href="${peoplePath(id)}">Show all ${counted(total, 'contact')}</a></p>`)}
       <p><a href="${peopleOfCompanies([company_name])}">Find more people of this company in the catalog</a></p>`;
-    return html`!${panel('Contacts', body)} !${deals}`;
+    const add = link('New contact', pathWith(`${path}/new`, { company: company_name }));
+    return html`!${panel('Contacts', body, add)} !${deals}`;
   },
   detaches: async (db, customerId, { id }) => {
     const [people, deals] = await Promise.all([
