@@ -263,11 +263,13 @@ const conflictText =
 
 /**
  * Validates a form's values with the schema of the corresponding API request.
- * @param others faults that the caller has found
+ * @param others faults that the caller has found. They stand for those of the schema below their paths
  * @throws DomainError `validation_failed`
  */
 export function requireValid(schema: object, value: unknown, others: readonly Fault[] = []): void {
-  const faults = [...others, ...findUnstorableText(value), ...compile(schema).faultsOf(value, formMessage)];
+  const isTold = ({ path }: Fault): boolean => others.some((other) => path.startsWith(`${other.path}/`));
+  const further = compile(schema).faultsOf(value, formMessage);
+  const faults = [...others, ...findUnstorableText(value), ...further.filter((fault) => !isTold(fault))];
   if (faults.length > 0) throw validationFailed(faults);
 }
 

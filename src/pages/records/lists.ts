@@ -212,7 +212,6 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
     description: unchanged(draft.description, [stored?.description ?? '']),
     rules,
   };
-  if (faults.length > 0) return { body: { ...given, rules: [] }, faults };
   const changes = Object.entries(given).filter(
     ([name, value]) => JSON.stringify(value) !== JSON.stringify(stored?.[name as keyof typeof given]),
   );
