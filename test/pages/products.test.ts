@@ -243,7 +243,7 @@ describe('pipelines', () => {
     const path = `/app/pipelines/${before.id}/edit`;
     const kept = (stages: typeof others) => rows(stages.map(({ id, name }) => [name, '10', 'OPEN', id] as const));
     const refused = await admin.submit(path, kept([qualified!, ...others]));
-    expectPage(refused, 409, 'Move them to another stage first');
+    expectPage(refused, 409, `“${lead!.name}” has opportunities (1). Move them to another stage first`);
     expect(refused.body).toMatch(
       new RegExp(`name="stage_name" value="${lead!.name}".* value="${qualified!.name}"`, 's'),
     );

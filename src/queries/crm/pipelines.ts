@@ -1,5 +1,5 @@
 import type { Database, Queryable, Sql, Transaction } from '../../database/db.ts';
-import { notFound } from '../../errors.ts';
+import { conflict, notFound } from '../../errors.ts';
 import type {
   StageListItem,
   StageQuery,
@@ -13,6 +13,7 @@ import type { Column } from '../../filters/columns.ts';
 import { limitAndOffset, readPage, finderOf } from '../records/finders.ts';
 import type { RecordPage, PageOrCursor, UpdateRecord } from '../records/finders.ts';
 import { requireMatch } from '../../text/ids.ts';
+import { countOpportunities } from './opportunities.ts';
 
 const stageProjection = (sql: Queryable) => sql`
   s.id,
@@ -145,6 +146,11 @@ export const updatePipeline: UpdateRecord<PipelinePatch> = async (sql, customerI
   const stages = withPositions(patch.stages);
   const [kept, added] = [stages.filter((one) => one.id !== undefined), stages.filter((one) => one.id === undefined)];
   if (kept.some((one) => !current.stages.some((stage) => stage.id === one.id))) throw notFound('stage');
+  for (const { id: stage_id, name } of current.stages.filter((stage) => kept.every((one) => one.id !== stage.id))) {
+    const used = await countOpportunities(sql, customerId, { stage_id });
+    // A foreign key refuses those that come meanwhile.
+    if (used > 0) throw conflict(`“${name}” has opportunities (${used}). Move them to another stage first`);
+  }
   await sql`
     update pipelines
     set name = ${patch.name.trim()}, visibility = ${patch.visibility}, updated_at = (select clock_timestamp())
