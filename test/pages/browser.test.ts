@@ -281,6 +281,25 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('a form with a row less than when the session ended shows the stored rows, and the rest as typed', async () => {
+    const { body } = await customer.post('/list-contact', {
+      name: 'Two rules',
+      rules: ['CEO', 'CTO'].map((value) => ({ field: 'job_title', operator: 'equals', value, logic_operator: 'OR' })),
+    });
+    const page = await open(`/app/lists/${body.id}/edit`);
+    await page.getByRole('button', { name: 'Remove rule 1' }).click();
+    await page.waitForURL('**/edit#rows');
+    await page.getByLabel('Name').fill('Half done');
+    await app.owner`update sessions set expires_at = now()`;
+    await page.getByRole('button', { name: 'Save the list' }).click();
+    await logIn(page);
+    await page.waitForURL('**/edit');
+    expect(await page.getByLabel('Name').inputValue()).toBe('Half done');
+    const shown = await page.getByLabel(/^Rule .: value$/).all();
+    expect(await Promise.all(shown.map((one) => one.inputValue()))).toEqual(['CEO', 'CTO']);
+    await page.close();
+  });
+
   test('every page is accessible and fits, in both colour schemes and on three widths, and for the keys alone', async () => {
     await makeEverything();
     const pages = await crawl(async (path) => {

@@ -185,9 +185,14 @@ function restoreForm() {
   if (!kept || kept.user !== userName() || !document.referrer.includes('/app/login')) return;
   const form = [...document.querySelectorAll('[data-keep]')].find(({ action }) => action === kept.action);
   const fields = form ? keptFields(form) : [];
-  for (const [i, { name, value, checked }] of kept.fields.entries())
-    if (fields[i]?.name === name)
-      Object.assign(fields[i], /radio|checkbox/.test(fields[i].type) ? { checked } : { value });
+  const named = (all, name) => all.filter((one) => one.name === name);
+  for (const name of new Set(fields.map(({ name }) => name))) {
+    const [shown, sent] = [named(fields, name), named(kept.fields, name)];
+    // Rows that were added or taken out cannot be told apart, so they stay as they are shown.
+    if (shown.length !== sent.length) continue;
+    for (const [i, { value, checked }] of sent.entries())
+      Object.assign(shown[i], /radio|checkbox/.test(shown[i].type) ? { checked } : { value });
+  }
 }
 
 const idAttributes = ['id', 'for', 'aria-describedby', 'list'];
