@@ -109,7 +109,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   const stored = await findStored(request, object);
   const { key: given, label, type, choices } = draftOf(request, stored);
   if (given + label === '') throw invalid('give a name', '/label');
-  const key = given || words(label).join('_').slice(0, 64);
+  const key = given || /^.{0,64}/su.exec(words(label).join('_'))![0];
   if (stored) requireCurrent(request, stored);
   requireValid(KeyParams, { key });
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };

@@ -45,6 +45,11 @@ test('a field without a key gets one from its name, which no other field has', a
   expectPage(await admin.submit('/app/fields/contacts/new', sent), 400, 'Another field has this key.');
 });
 
+test('a key that is made from a name of whole characters has whole characters', async () => {
+  const label = `${'a'.repeat(63)}𐐀b`;
+  expect((await admin.submit('/app/fields/contacts/new', { label, type: 'text' })).status).toBe(303);
+});
+
 test('the page of fields offers a type for a field that records have', async () => {
   await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
   const { body } = await admin.get('/app/fields');
