@@ -149,6 +149,11 @@ describe('pipelines', () => {
     expect(textOf(await admin.get('/app/pipelines'))).toContain('Dealers Order → Talk → Offer sent EUR everybody');
     const stale = await admin.post(path, { ...(await admin.fieldsOf(path)), etag: '"old"', ...changed });
     expect(stale.status).toBe(412);
+    const twice = rows([
+      ['Order', '100', 'WON', stages[1]!.id],
+      ['Deal', '100', 'WON', stages[1]!.id],
+    ]);
+    expectPage(await admin.submit(path, { name: 'Dealers', ...twice }), 400, 'Deal: this stage stands twice');
   });
 
   test('take an opportunity from a pipeline of another currency only with its amounts written anew', async () => {
