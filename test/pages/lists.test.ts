@@ -151,6 +151,8 @@ test('the value of a rule that is no status is shown as it is, also if it is the
 
 test('the values of rules are written as people write them: users, days, countries and statuses', async () => {
   const { user } = admin;
+  for (const [key, type] of Object.entries({ vip: 'boolean', since: 'date', seats: 'number' }))
+    await customer.call('PUT', `/fields/contacts/${key}`, { type, label: `Own ${key}` });
   const save = (field: string, operator: string, value: string) =>
     admin.submit('/app/lists/new', {
       name: 'L',
@@ -170,6 +172,11 @@ test('the values of rules are written as people write them: users, days, countri
     ['location_country', 'contains', 'D', 'D'],
     ['verification_status', 'equals', 'Accepts all', 'accept_all'],
     ['score', 'greater_than', ' 50 ', '50'],
+    ['custom_fields.vip', 'equals', 'Yes', 'true'],
+    ['custom_fields.since', 'greater_than', '25 Nov 2026', '2026-11-25'],
+    ['custom_fields.since', 'starts_with', '2026', '2026'],
+    ['custom_fields.seats', 'in', '7.50, 12', '7.5, 12'],
+    ['custom_fields.other', 'equals', 'Yes', 'Yes'],
   ] as const) {
     const saved = await save(field, operator, value);
     expect([field, value, saved.status, textOf(saved)]).toEqual([field, value, 303, '']);
@@ -180,7 +187,10 @@ test('the values of rules are written as people write them: users, days, countri
   expect(textOf(await admin.get((await admin.get(saved.location!)).location!))).toContain(
     'Created is at least 2026-11-25 and Created is at most 2026-11-25',
   );
+  const own = (await save('custom_fields.vip', 'equals', 'no')).location!;
+  expect(textOf(await admin.get((await admin.get(own)).location!))).toContain('Own vip is no');
   for (const [field, operator, value, message] of [
+    ['custom_fields.vip', 'equals', 'maybe', 'Own vip: “maybe” is not yes or no'],
     ['assigned_to', 'equals', 'Nobody', '“Nobody” is not a user'],
     ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
     ['created_at', 'not_equals', '2026-11-25', 'choose “is at least” or “is at most” for a date'],

@@ -20,10 +20,11 @@ import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
 import { startJob } from '../../jobs/start-job.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
-import { fieldType } from '../../schemas/filters.ts';
+import { customKey, fieldType } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
-import type { DeclaredField } from '../../schemas/wire.ts';
+import type { DeclaredField, DeclaredType } from '../../schemas/wire.ts';
 import { countryCodes } from '../../files/phones.ts';
+import { clearNumber } from '../../files/values.ts';
 import { isInstant } from '../../schemas/formats.ts';
 import { fold } from '../../text/fold.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -32,12 +33,11 @@ const section = '/app/lists';
 
 export async function lists(app: FastifyInstance): Promise<void> {
   addPage(app, '/lists', forMembers, async (request) => {
-    const page = await ask(request, listLists, placeIn(request));
-    const users = await usersOf(request);
+    const [page, known] = await Promise.all([ask(request, listLists, placeIn(request)), knownFor(request)]);
     const columns: readonly Column<List>[] = [
       ['List', ({ id, name, description }) => twoLines(link(name, `${section}/${id}`), html`${description}`)],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
-      ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), users)), 'long'],
+      ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), known)), 'long'],
       ['Last changed', (list) => twoLines(moment(list.updated_at), html`${list.owner_name}`)],
     ];
     return listPage({
@@ -154,7 +154,7 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
     title: name,
     lead: [
       html`${description}`,
-      when(rules.length > 0, rulesText(rules, await usersOf(request))),
+      when(rules.length > 0, rulesText(rules, await knownFor(request))),
       html`${owner_name}`,
       html`changed !${moment(updated_at)}`,
       when(!isEmpty, link('Find their colleagues', `${path}/people`)),
@@ -193,18 +193,19 @@ function draftOf(fields: Fields) {
  * Returns the API's request body for a form, and the form's faults. For a stored list, the body contains only the
  * changes.
  */
-export async function listOf(request: FastifyRequest, stored: List | undefined): Promise<Draft> {
+async function listOf(request: FastifyRequest, stored: List | undefined): Promise<Draft> {
   const draft = draftOf(fieldsOf(request));
-  const users = await usersOf(request);
+  const known = await knownFor(request);
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
   for (const rule of draft.rules.filter(({ field, value }) => field + value !== '').flatMap(spanOf)) {
     // What is wrong with the shape of a rule is said by the validation.
     const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
-    const read = isKnown ? await readRule(rule, stored?.rules ?? [], users) : { value: rule.value };
+    const read = isKnown ? await readRule(rule, stored?.rules ?? [], known) : { value: rule.value };
     if (rule.field === '') faults.push({ path: '/rules', message: `choose a field for “${rule.value}”` });
     else if ('value' in read) rules.push({ ...rule, ...read });
-    else faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field)}: ${read.fault}` });
+    else
+      faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field, known.declared)}: ${read.fault}` });
   }
   const given = {
     // Rules can be tried before the list has a name.
@@ -218,12 +219,12 @@ export async function listOf(request: FastifyRequest, stored: List | undefined):
   return { body: stored ? Object.fromEntries(changes) : given, faults };
 }
 
-export async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
+async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
   const { stored, sent, faults, status } = form;
-  const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, { object: 'contacts' })]);
+  const known = await knownFor(request);
   const blank = { name: '', description: '', rules: [] };
   const { rules, ...draft } = sent ? draftOf(sent) : (stored ?? blank);
-  const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, users) }));
+  const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, known) }));
   const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults, {}, ['name']);
   const isTried = isPreview(request) && status === 200;
   return html`!${isTried ? await previewOf(request, stored) : ''}
@@ -234,7 +235,7 @@ export async function listControls(form: EditForm<List>, request: FastifyRequest
       joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
       a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${ruleTable(request, shown, declared)} !${valueLists(users)}`;
+    !${faultText('rules', faults)} !${ruleTable(request, shown, known.declared)} !${valueLists(known)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -269,7 +270,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], declare
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows: rules, blank, most: ruleLimits.rules });
 }
 
-function valueLists(users: readonly User[]): Html {
+function valueLists({ users }: Known): Html {
   const words = {
     assigned_to: users.filter(({ active }) => active).map(({ name }) => name),
     location_country: countryChoices.map(([, name]) => name),
@@ -299,16 +300,17 @@ const isPlural = (operator: RuleOperator): boolean => operator === 'in' || opera
 
 const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
 
-export function valueText({ field, operator, value }: Condition, users: readonly User[]): string {
-  if (!isPlural(operator)) return wordOf({ field, operator, value }, users);
+function valueText({ field, operator, value }: Condition, known: Known): string {
+  if (!isPlural(operator)) return wordOf({ field, operator, value }, known);
   return value
     .split(',')
-    .map((one) => wordOf({ field, operator, value: one.trim() }, users))
+    .map((one) => wordOf({ field, operator, value: one.trim() }, known))
     .join(', ');
 }
 
-function wordOf({ field, operator, value }: Condition, users: readonly User[]): string {
-  if (field === 'assigned_to') return userWord(value, users);
+function wordOf({ field, operator, value }: Condition, known: Known): string {
+  if (field === 'assigned_to') return userWord(value, known);
+  if (declaredType(field, known) === 'boolean') return truths.find(([, truth]) => truth === value)?.[0] ?? value;
   if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
     return countryName(value.toUpperCase());
   if (field === 'verification_status') return verificationChoices.find(([status]) => status === value)?.[1] ?? value;
@@ -321,8 +323,21 @@ function wordOf({ field, operator, value }: Condition, users: readonly User[]): 
 
 const typeOf = (field: string) => fieldType(contactFilterFields, field);
 
+/** What the words of rules are made of. */
+interface Known {
+  users: readonly User[];
+  declared: readonly DeclaredField[];
+}
+
+async function knownFor(request: FastifyRequest): Promise<Known> {
+  const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, { object: 'contacts' })]);
+  return { users, declared };
+}
+
+const declaredType = (field: string, { declared }: Known) => declared.find(({ key }) => key === customKey(field))?.type;
+
 /** Returns the name of a user, or the e-mail address if the name is ambiguous. */
-function userWord(id: string, users: readonly User[]): string {
+function userWord(id: string, { users }: Known): string {
   const found = users.find((user) => user.id === id);
   if (!found) return id;
   const isOnly = users.filter(({ name }) => fold(name) === fold(found.name)).length === 1;
@@ -339,28 +354,30 @@ function boundOf(operator: RuleOperator, day: string): string | undefined {
  * Reads a rule's value as users write it.
  * @param stored current rules of the list. A rule that was not edited keeps its stored value
  */
-async function readRule(given: Condition, stored: readonly Rule[], users: readonly User[]): Promise<Read> {
+async function readRule(given: Condition, stored: readonly Rule[], known: Known): Promise<Read> {
   const { field, operator, value } = given;
   const same = stored
     .filter((rule) => rule.field === field && rule.operator === operator)
-    .find((rule) => unchanged(value, [valueText(rule, users)]) === valueText(rule, users));
+    .find((rule) => unchanged(value, [valueText(rule, known)]) === valueText(rule, known));
   if (same) return { value: same.value };
   if (isEmptiness(operator)) return { value };
   const parts = isPlural(operator) ? value.split(',').map((one) => one.trim()) : [value];
-  const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, users)));
+  const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, known)));
   const wrong = read.find((one) => 'fault' in one);
   return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
 }
 
-async function readOne({ field, operator, value }: Condition, users: readonly User[]): Promise<Read> {
+async function readOne({ field, operator, value }: Condition, known: Known): Promise<Read> {
   const [text, type] = [value.trim(), typeOf(field)];
   const read = (found: string | false | undefined, what: string): Read =>
     found ? { value: found } : { fault: `“${text}” is not ${what}` };
-  if (field === 'assigned_to') return readUser(text, users);
+  if (field === 'assigned_to') return readUser(text, known);
   if (type === 'uuid') return read(canonicalId(text) && text, 'an id');
   if (type === 'instant') return readMoment(text, operator);
   if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
   if (text === '') return { fault: 'write a value, or choose “is empty”' };
+  const own = /contains|_with/.test(operator) ? undefined : ownReaders[declaredType(field, known) ?? 'text'];
+  if (own) return read(own[0](text), own[1]);
   if (!whole.has(operator)) return { value };
   if (field === 'location_country') return read((await countryCodes())(text), 'a country');
   if (field !== 'verification_status') return { value };
@@ -368,7 +385,19 @@ async function readOne({ field, operator, value }: Condition, users: readonly Us
   return read(status?.[0], `a status: write ${verificationChoices.map(([, word]) => word).join(', ')}`);
 }
 
-function readUser(text: string, users: readonly User[]): Read {
+const truths = [
+  ['yes', 'true'],
+  ['no', 'false'],
+] as const;
+
+/** Functions that read a value of a field of the customer's own, and what it should be, by the type of the field. */
+const ownReaders: Partial<Record<DeclaredType, [(text: string) => string | undefined, string]>> = {
+  number: [(text) => clearNumber(text)?.toString(), 'a clear number: write it as 1249.50'],
+  boolean: [(text) => truths.find((words) => words.some((word) => word === fold(text)))?.[1], 'yes or no'],
+  date: [readDay, 'a clear date: write it as 2026-11-25'],
+};
+
+function readUser(text: string, { users }: Known): Read {
   const found = users.filter(({ id, name, email }) =>
     [id, fold(email), fold(name)].includes(canonicalId(text) ?? fold(text)),
   );
@@ -385,16 +414,16 @@ function readMoment(text: string, operator: RuleOperator): Read {
   return value === undefined ? { fault: 'choose “is at least” or “is at most” for a date' } : { value };
 }
 
-function ruleText(rule: Condition, users: readonly User[]): string {
-  const start = `${fieldWord('contacts', rule.field)} ${operatorWords[rule.operator]}`;
-  return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, users)}`;
+function ruleText(rule: Condition, known: Known): string {
+  const start = `${fieldWord('contacts', rule.field, known.declared)} ${operatorWords[rule.operator]}`;
+  return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, known)}`;
 }
 
 /** Returns rules as sentences. Puts rules joined by AND into one group, because AND binds tighter than OR. */
-export function rulesText(rules: readonly Rule[], users: readonly User[]): Html {
+function rulesText(rules: readonly Rule[], known: Known): Html {
   const groups: Html[][] = [];
   for (const rule of rules) {
-    const text = html`${ruleText(rule, users)}`;
+    const text = html`${ruleText(rule, known)}`;
     if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
     else groups.at(-1)!.push(text);
   }
