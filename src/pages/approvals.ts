@@ -7,7 +7,7 @@ import { approvalHours, type Approval, type ListedApproval, type AuditEvent } fr
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { pageOf, numberedPager } from './base/forms.ts';
 import { lookUp, search, idOf, sentText, pageNumberOf, ask, invalid } from './base/requests.ts';
-import { when, badge, quiet, html, factCard, link, moment, count, counted, someNames } from './base/html.ts';
+import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
 import { section as keySection } from './keys.ts';
@@ -220,7 +220,7 @@ function audit(app: FastifyInstance): void {
     const isMore = events.length === pageEvents && page < maxPages;
     const columns: readonly Column<AuditEvent>[] = [
       ['When', (one) => moment(one.created_at)],
-      ['What', (one) => html`<span class="line">${plain(one.event).replace('Api key', 'API key')}</span>`],
+      ['What', (one) => line(plain(one.event).replace('Api key', 'API key'))],
       ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
       ['By', (one) => html`${one.actor === 'anonymous' ? 'nobody logged in' : (names.get(one.actor) ?? one.actor)}`],
       ['From', (one) => html`${one.address ?? '–'}`],

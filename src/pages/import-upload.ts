@@ -10,8 +10,7 @@ import { namesContacts } from './mapping.ts';
 import { forMembers, addPage, addAction, formPage, type Page, type Answer } from './base/layout.ts';
 import { controlsFor, hidden } from './base/forms.ts';
 import { requireToken, search, text, queryOf, notSent, requireValid, refusalOf, invalid } from './base/requests.ts';
-import { textsIn } from './base/requests.ts';
-import type { Fields, Refused } from './base/requests.ts';
+import { textsIn, type Fields, type Refused } from './base/requests.ts';
 import { when, dialogLink, buttons, html, type Html, link, folded, bullets } from './base/html.ts';
 import { plain } from './base/words.ts';
 

@@ -10,18 +10,8 @@ import { ask, notSent, requireValid, refusalOf, sentence, invalid, type Fields }
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, type Html, type Column } from './base/html.ts';
 import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
-import {
-  inWords,
-  fieldLabel,
-  shortened,
-  columnsAtOnce,
-  columnsToDecide,
-  shownValue,
-  mappingForm,
-  modeOf,
-  modesFor,
-} from './mapping.ts';
-import { modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
+import { inWords, fieldLabel, shortened, columnsAtOnce, columnsToDecide, shownValue, mappingForm } from './mapping.ts';
+import { modeOf, modesFor, modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
 import { nameOf, plurals, undoOf } from './changes.ts';
 import { findRecords } from '../queries/history/history.ts';

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
-import { countOutcomes, findJobViews, findStarts, listItems, listJobs } from '../queries/jobs/jobs.ts';
-import { requireJobView } from '../queries/jobs/jobs.ts';
+import { countOutcomes, findJobViews, findStarts, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
 import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTable, jobTypes, pools } from '../schemas/jobs.ts';
 import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
 import type { LedgerEntry, Pool } from '../schemas/jobs.ts';
@@ -10,8 +9,8 @@ import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, backPath, question, listPage, type Page } from './base/layout.ts';
 import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
-import { when, badge, empty, table, linkButton, html, quiet, link, panel, sideBySide, moment } from './base/html.ts';
-import { twoLines, count, counted, type Html, type Tone, type Column } from './base/html.ts';
+import { when, badge, empty, table, linkButton, html, quiet, line, link, panel, sideBySide } from './base/html.ts';
+import { moment, twoLines, count, counted, type Html, type Tone, type Column } from './base/html.ts';
 import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification, plain } from './base/words.ts';
 import { searchText, statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoneTexts, undoOf, whoOf, wordOf } from './changes.ts';
@@ -90,11 +89,7 @@ function filterForm({ status = '' as never, type = '' as never, actor_id }: Filt
 
 const jobColumns: readonly Column<Job>[] = [
   ['Status', ({ status }) => statusBadge(status)],
-  [
-    'Progress',
-    ({ processed, total }) => html`<span class="line">${count(processed)} of ${count(total)}</span>`,
-    'number',
-  ],
+  ['Progress', ({ processed, total }) => line(`${count(processed)} of ${count(total)}`), 'number'],
   ['Started', ({ created_at }) => moment(created_at)],
   ['Credits', ({ credits }) => count(credits.charged), 'number'],
 ];

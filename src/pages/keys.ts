@@ -7,7 +7,7 @@ import type { Page, FormPage } from './base/layout.ts';
 import { versionField, pageOf, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import { required, requireCurrent, requireValid, type Fields, type Faults, type Refused } from './base/requests.ts';
-import { when, badge, linkButton, buttons, html, link, card, folded, acts, quiet } from './base/html.ts';
+import { line, when, badge, linkButton, buttons, html, link, card, folded, acts, quiet } from './base/html.ts';
 import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column } from './base/html.ts';
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
@@ -193,7 +193,7 @@ const spentBy = ({ spent, spend_caps: caps, permissions }: ApiKey): Html => {
     .map((pool) => {
       const cap = caps[pool];
       const most = cap === null ? '' : ` of ${count(cap.amount)} ${periodLabels[cap.per]}`;
-      return html`<span class="line">${poolWords[pool].word}: ${count(spent[pool])}${most}</span>`;
+      return line(`${poolWords[pool].word}: ${count(spent[pool])}${most}`);
     });
   return texts.join('') || '<span class="quiet">may not spend</span>';
 };

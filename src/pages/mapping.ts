@@ -3,25 +3,12 @@ import type { DetailedPreview } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
 import type { PhoneNumber } from '../files/phones.ts';
 import { customKey } from '../schemas/filters.ts';
-import { fieldOfMapped, importedKinds } from '../schemas/imports.ts';
-import type { Mapping, Import, InvalidValues, ImportPatch, ImportPreview, MappedField } from '../schemas/imports.ts';
-import type { ImportObject, MappingOrigin } from '../schemas/imports.ts';
+import { fieldOfMapped, importedKinds, type Mapping, type Import, type InvalidValues } from '../schemas/imports.ts';
+import type { ImportPatch, ImportPreview, MappedField, ImportObject, MappingOrigin } from '../schemas/imports.ts';
 import { select, controlsFor, hidden, enterButton, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
-import {
-  when,
-  sideBySide,
-  table,
-  html,
-  type Html,
-  type Column,
-  bullets,
-  quiet,
-  count,
-  counted,
-  linkButton,
-} from './base/html.ts';
-import { someNames } from './base/html.ts';
+import { when, sideBySide, table, html, bullets, quiet, count, counted, linkButton, someNames } from './base/html.ts';
+import type { Html, Column } from './base/html.ts';
 import { fieldWord, phoneNumber } from './base/words.ts';
 import { addedHeaders } from '../files/layout.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';

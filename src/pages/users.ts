@@ -19,7 +19,6 @@ import { LoginAttempts } from '../access/rate-limits.ts';
 import { statuses } from '../plugins/error-handler.ts';
 
 const section = '/app/users';
-const noun = 'user';
 
 export async function users(app: FastifyInstance): Promise<void> {
   loginAndPasswordPages(app);
@@ -102,7 +101,7 @@ const changeOf = (request: FastifyRequest, { id }: User) => ({
 });
 
 async function requireUser(request: FastifyRequest): Promise<User> {
-  return oneOf(request, noun, await lookUp(request, listUsers));
+  return oneOf(request, 'user', await lookUp(request, listUsers));
 }
 
 function actsOf({ id, name, role, active }: User): Html {

@@ -1,17 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { canonicalId, etagOf } from '../../text/ids.ts';
-import {
-  tokenMark,
-  tokenField,
-  text,
-  linesIn,
-  asSentBack,
-  queryOf,
-  queryText,
-  pageNumberOf,
-  sentText,
-} from './requests.ts';
-import type { Fields, Faults } from './requests.ts';
+import { tokenMark, tokenField, text, linesIn, asSentBack, queryOf, queryText, pageNumberOf } from './requests.ts';
+import { sentText, type Fields, type Faults } from './requests.ts';
 import { notice, pager, pathWith, html, table, when, type Column, type Html } from './html.ts';
 
 /* How pages draw forms, their controls, and what was done. */

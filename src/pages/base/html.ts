@@ -92,6 +92,8 @@ export const factCard = (entries: readonly Fact[]): Html => html`<div class="car
 
 export const quiet = (text: string): Html => html`<p class="quiet">${text}</p>`;
 
+export const line = (text: string): Html => html`<span class="line">${text}</span>`;
+
 export const link = (text: string, path: string): Html => html`<a href="${path}">${text}</a>`;
 
 export const twoLines = (first: Html, second: Html): Html =>

@@ -8,22 +8,8 @@ import { form, controlsFor, choices, cursorPager, differing, filterChoice, filte
 import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
-import {
-  when,
-  sideBySide,
-  pager,
-  pathWith,
-  quiet,
-  dialogLink,
-  link,
-  html,
-  dayIn,
-  dayOf,
-  readDay,
-  startOf,
-} from '../base/html.ts';
-import { endOf } from '../base/html.ts';
-import { today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
+import { when, sideBySide, pager, pathWith, quiet, dialogLink, link, html, dayIn, dayOf } from '../base/html.ts';
+import { readDay, startOf, endOf, today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, usersOf, userChoices, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';

@@ -10,19 +10,8 @@ import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../b
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
-import {
-  when,
-  link,
-  linkButton,
-  notice,
-  html,
-  quiet,
-  card,
-  folded,
-  sideBySide,
-  readNumber,
-  type Html,
-} from '../base/html.ts';
+import { when, link, linkButton, notice, html, quiet, card, folded, sideBySide, readNumber } from '../base/html.ts';
+import type { Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';

@@ -177,7 +177,6 @@ const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary
 const maxCredits = 1_000_000_000;
 
 function draftOf(fields: Fields) {
-  // A field of the customer's own is written with its key.
   const [names, ...others] = ['field', 'operator', 'value', 'join'].map((name) =>
     values(fields, name, ruleLimits.rules),
   );
@@ -310,7 +309,7 @@ function valueText({ field, operator, value }: Condition, known: Known): string 
 
 function wordOf({ field, operator, value }: Condition, known: Known): string {
   if (field === 'assigned_to') return userWord(value, known);
-  if (declaredType(field, known) === 'boolean') return truths.find(([, truth]) => truth === value)?.[0] ?? value;
+  if (declaredType(field, known) === 'boolean') return [...truths].find(([, truth]) => truth === value)?.[0] ?? value;
   if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
     return countryName(value.toUpperCase());
   if (field === 'verification_status') return verificationChoices.find(([status]) => status === value)?.[1] ?? value;
@@ -385,15 +384,12 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   return read(status?.[0], `a status: write ${verificationChoices.map(([, word]) => word).join(', ')}`);
 }
 
-const truths = [
-  ['yes', 'true'],
-  ['no', 'false'],
-] as const;
+const truths = new Map(Object.entries({ yes: 'true', no: 'false', true: 'true', false: 'false' }));
 
 /** Functions that read a value of a field of the customer's own, and what it should be, by the type of the field. */
 const ownReaders: Partial<Record<DeclaredType, [(text: string) => string | undefined, string]>> = {
   number: [(text) => clearNumber(text)?.toString(), 'a clear number: write it as 1249.50'],
-  boolean: [(text) => truths.find((words) => words.some((word) => word === fold(text)))?.[1], 'yes or no'],
+  boolean: [(text) => truths.get(fold(text)), 'yes or no'],
   date: [readDay, 'a clear date: write it as 2026-11-25'],
 };
 

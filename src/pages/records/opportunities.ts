@@ -146,10 +146,8 @@ async function columnsOf(request: FastifyRequest, { stages }: Pipeline, owner: s
     stages.map(async (stage) => {
       const { total, price } = sums.find(({ stage_id }) => stage_id === stage.id) ?? { total: 0, price: 0 };
       if (total === 0) return { stage, total, price, rows: [] };
-      const { rows } = await ask(request, listOpportunities, {
-        filters: of(stage.id),
-        paginate: { limit: shownPerStage },
-      });
+      const query = { filters: of(stage.id), paginate: { limit: shownPerStage } };
+      const { rows } = await ask(request, listOpportunities, query);
       return { stage, total, price, rows };
     }),
   );

@@ -277,7 +277,7 @@ async function contactsIn(request: FastifyRequest, fields: Fields) {
 }
 
 async function opportunityControls(form: EditForm<Opportunity>, request: FastifyRequest): Promise<Html> {
-  const { stored, sent, faults, isConflict } = form;
+  const { stored, sent, faults } = form;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
   const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
@@ -336,7 +336,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     !${card(
       folded(
         words.details,
-        html`!${faultText('products', faults)} !${productTable(request, draft, stored?.details ?? [], isConflict)}`,
+        html`!${faultText('products', faults)} !${productTable(request, draft, form)}`,
         rowsOf(draft).length > 0 || faults['products'] || rowAct(request),
       ),
     )}
@@ -345,13 +345,8 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     </datalist>`;
 }
 
-function productTable(
-  request: FastifyRequest,
-  draft: Fields,
-  stored: Opportunity['details'],
-  isConflict: boolean,
-): Html {
-  const names = new Map(stored.map(({ product_id, name }) => [product_id, name]));
+function productTable(request: FastifyRequest, draft: Fields, { stored, isConflict }: EditForm<Opportunity>): Html {
+  const names = new Map(stored?.details.map(({ product_id, name }) => [product_id, name]));
   // Others have taken out what the form knows by its id only.
   const isThere = (product: string): boolean => names.has(product) || canonicalId(product) === undefined;
   const input = (part: keyof Row, label: string, more: Html) => (row: Row, i: number) =>

@@ -1,8 +1,7 @@
 import { savedViews, pageRows, recordList } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
-import { backPath } from '../base/layout.ts';
-import type { FormPage } from '../base/layout.ts';
+import { backPath, type FormPage } from '../base/layout.ts';
 import { hidden, controlsFor } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
 import { queryText, required, ask, passing, once, payerOf, isAdmin, requireValid, invalid } from '../base/requests.ts';
@@ -157,7 +156,7 @@ function groupsOf({ fields }: RecordKind, values: Values, path: string): Html {
 }
 
 const ownFields = (
-  { object }: Pick<RecordKind, 'object'>,
+  { object }: RecordKind,
   { custom_fields }: ShownRecord,
   declared: readonly DeclaredField[],
 ): Html => {
