@@ -116,7 +116,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   requireValid(Declaration, body);
   await db.transaction(async (sql) => {
     const isTaken = !stored && (await listDeclared(sql, caller.customerId, object)).some((one) => one.key === key);
-    if (isTaken) throw invalid('another field has this key', '/key');
+    if (isTaken) throw invalid('another field has this key', given === '' ? '/label' : '/key');
     await declareField(sql, caller.customerId, { object, key }, body, actorOf(request));
   });
   return `${section}?done=saved`;

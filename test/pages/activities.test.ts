@@ -44,6 +44,7 @@ test('a task has a day and a person, stands above the timeline, is completed by 
   const after = await admin.get(done!.location!);
   expect(textOf(after)).toMatch(/The task is done\..*Undo/);
   expect(textOf(after)).not.toContain('To do');
+  expect(textOf(after)).toMatch(/set a task · \S+ \S+ · done \d+ \w+ \d+, .* UTC \d+ \w+ \d+, /);
   expect((await activitiesOf({ contact_id: id }))[0].done_at).not.toBeNull();
   await admin.submit(page, {}, path);
   expect(textOf(await admin.get(page))).toContain('To do Call back');

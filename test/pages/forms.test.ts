@@ -89,7 +89,7 @@ const wrong: [path: string, fields: Fields, says: string | RegExp, kept?: RegExp
   ['contacts/new', { first_name: 'Grace', work_email: 'none' }, 'Must be an e-mail address', /value="Grace"/],
   ['contacts/new', { gender: 'f' }, /Give one of these: first name.*Give one of these: work e-mail, .*phone/],
   ['contacts/new', { last_name: 'L', work_email: 'a@x.example', 'custom.seats': 'many' }, 'Is not a number (such as'],
-  ['products/new', { price: '5' }, /Name Is missing/, /value="5"/],
+  ['products/new', { price: '5' }, /Name \* Is missing/, /value="5"/],
   ['keys/new', { name: ' ', expiration: '31', preset: 'own' }, /1 to 120 characters.*one of the choices.*at least one/],
   ['keys/new', { name: 'a\0', permissions: ['contacts:read'], preset: 'own' }, '', /contacts:read"\s+checked/],
   ['keys/new', { name: 'a', expiration: '30', permissions: 'root', preset: 'own' }, ''],

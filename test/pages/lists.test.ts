@@ -143,6 +143,18 @@ test('a list that is renamed keeps its rules, description and members as they ar
   expect(await stored()).toEqual({ ...before, name: 'New', updated_at: expect.anything() });
 });
 
+test('a list is emptied by taking out its rules only after a question', async () => {
+  await contact();
+  const rules = [{ field: 'last_name', operator: 'is_not_empty', value: '' }];
+  const { body: list } = await customer.post('/list-contact', { name: 'All', rules });
+  const path = `/app/lists/${list.id}/edit`;
+  const asked = await admin.submit(path, { field: '', do: 'save' });
+  expectPage(asked, 409, 'only contacts that were put in by hand stay');
+  expect((await customer.get(`/list-contact/${list.id}`)).body.contacts_count).toBe(1);
+  expect((await admin.post(path, { ...filledFields(asked.body, path), field: '' })).status).toBe(303);
+  expect((await customer.get(`/list-contact/${list.id}`)).body.rules).toEqual([]);
+});
+
 test('the value of a rule that is no status is shown as it is, also if it is the name of a member of all objects', async () => {
   const rule = { field: 'verification_status', operator: 'equals', value: 'constructor', logic_operator: 'AND' };
   await customer.post('/list-contact', { name: 'Odd', rules: [rule] });

@@ -70,10 +70,13 @@ function prepareSuggestions(input) {
   input.addEventListener('focus', () => void show(), { once: true });
 }
 
-/** Suggests values that fit the field of a rule: users, countries or statuses. */
-on('focusin', 'data-values', (input) => {
+/** Suggests values that fit the field of a rule: users, countries, statuses or the choices of an own field. */
+on('pointerdown', 'data-values', suggestValues);
+on('focusin', 'data-values', suggestValues);
+
+function suggestValues(input) {
   input.setAttribute('list', `values-${input.closest('tr').querySelector('[name="field"]').value}`);
-});
+}
 
 /** Lets users drag cards of the board to another stage. Sends a hidden form, then shows the changed board. */
 function prepareBoard(board) {

@@ -415,8 +415,9 @@ function activityEntry(one: Activity, shown: Shown): Html {
   const { word, done } = activityWords[one.type];
   const isTask = one.type === 'task';
   const parts = partsOf(one, { ...shown, users: isTask ? shown.users : [] });
+  const at = one.occurred_at;
+  if (one.done_at !== null) parts.push(html`done !${moment(one.done_at)}`);
   const what = html`${done} !${when(parts.length > 0, html`<span class="quiet">· !${parts.join(' · ')}</span>`)}`;
-  const at = one.done_at ?? one.occurred_at;
   // Forms store a chosen day as its start.
   const time = Date.parse(at) === Date.parse(startOf(dayOf(at))) ? day(at) : moment(at);
   return entry(

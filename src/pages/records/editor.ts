@@ -239,7 +239,7 @@ interface Input extends FormField {
   read: (given: string, sent: Fields) => unknown;
 }
 
-const ownGroup = 'Your own fields';
+export const ownGroup = 'Your own fields';
 
 /** Returns the fields of a record's form: those of all records, the declared ones, and others that the record has. */
 async function inputsOf(request: FastifyRequest, kind: Fielded, stored: object | undefined): Promise<Input[]> {

@@ -73,6 +73,10 @@ export async function lists(app: FastifyInstance): Promise<void> {
     bodyOf: listOf,
     controls: listControls,
     buttons: '<button name="do" value="preview" class="secondary outline" formnovalidate>How many match?</button>',
+    similar: (_request, body, id) =>
+      Promise.resolve(
+        id !== undefined && (body as ListPatch).rules?.length === 0 ? notice(emptied, 'warning') : undefined,
+      ),
     create: async (sql, customerId, body, userId) => (await createList(sql, customerId, userId, body)).id,
     update: updateList,
     remove: deleteList,
@@ -131,6 +135,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     },
   });
 }
+
+const emptied = 'Without rules, only contacts that were put in by hand stay in the list. All others leave it.';
 
 /** Maximum number of list members whose companies a search for other people uses. The newest members are used. */
 const maxMembers = 1_000;
@@ -269,11 +275,12 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], declare
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows: rules, blank, most: ruleLimits.rules });
 }
 
-function valueLists({ users }: Known): Html {
+function valueLists({ users, declared }: Known): Html {
   const words = {
     assigned_to: users.filter(({ active }) => active).map(({ name }) => name),
     location_country: countryChoices.map(([, name]) => name),
     verification_status: verificationChoices.map(([, word]) => word),
+    ...Object.fromEntries(declared.map(({ key, choices }) => [`custom_fields.${key}`, choices])),
   };
   const lists = Object.entries(words).map(([field, all]) => {
     const options = all.slice(0, 300).map((one) => html`<option>${one}</option>`);

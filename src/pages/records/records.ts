@@ -12,7 +12,7 @@ import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, pric
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
 import { editLinks, requireRecord, savedTexts, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
-import { fieldForm } from './editor.ts';
+import { fieldForm, ownGroup } from './editor.ts';
 import { listHeading } from './lists.ts';
 import { activityNotices, recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
@@ -78,7 +78,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       body: workplace(
         happened,
         `About this ${noun}`,
-        html`!${related} !${groupsOf(kind, values, here)} !${ownFields(kind, found, declared)}
+        html`!${related} !${groupsOf(kind, values, here)} !${ownFields(kind, found, declared, here)}
         !${panel('About this record', facts(about))}`,
       ),
     };
@@ -159,11 +159,13 @@ const ownFields = (
   { object }: RecordKind,
   { custom_fields }: ShownRecord,
   declared: readonly DeclaredField[],
+  path: string,
 ): Html => {
   const entries = Object.entries(custom_fields).map(
     ([key, value]) => [fieldWord(object, `custom_fields.${key}`, declared), customValue(value)] as const,
   );
-  return when(entries.length > 0, panel('Your own fields', facts(entries)));
+  const edit = dialogLink('Edit', pathWith(`${path}/edit`, { group: ownGroup }), `Edit: ${ownGroup}`);
+  return when(entries.length + declared.length > 0, panel(ownGroup, facts(entries), edit));
 };
 
 export async function records(app: FastifyInstance): Promise<void> {
