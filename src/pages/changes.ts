@@ -142,11 +142,8 @@ function fateText(change: ToldChange, { undo, records }: ReturnType<typeof fateO
     !${dialogLink('try again', `/app/changes/${change.id}/undo`)}`,
   ];
   const told = parts.slice(0, rest > 0 ? 4 : 3).join(' · ');
-  return notice(
-    isEnded ? 'Taken back' : 'It is being taken back',
-    rest > 0 ? 'warning' : isEnded ? 'good' : 'busy',
-    told,
-  );
+  const tone = rest > 0 ? 'warning' : isEnded ? 'good' : 'busy';
+  return notice(isEnded ? 'Taken back' : 'It is being taken back', tone, told);
 }
 
 function titleOf(change: ToldChange, origin: ToldChange | undefined): string {

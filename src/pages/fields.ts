@@ -94,11 +94,8 @@ function typeText({ label, type, choices = [] }: Listed): Html {
 
 async function requireDeclared(request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField> {
   const { key } = request.params as { key: string };
-  const all = await lookUp(request, listDeclared, object);
-  return required(
-    all.find((one) => one.key === key),
-    'declared field',
-  );
+  const found = (await lookUp(request, listDeclared, object)).find((one) => one.key === key);
+  return required(found, 'declared field');
 }
 
 const findStored = async (request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField | undefined> =>

@@ -128,10 +128,8 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
   );
   const shown = [...groups.values()].slice(0, latestShown).map((group) => group.flat());
   const ofOne = shown.filter((act) => act.every(({ record_id }) => record_id === act[0]!.record_id));
-  const records = await namedRecords(
-    request,
-    ofOne.map(([first]) => [first!.object, first!.record_id] as const),
-  );
+  const wanted = ofOne.map(([first]) => [first!.object, first!.record_id] as const);
+  const records = await namedRecords(request, wanted);
   const subject = (act: readonly Change[]): Html => {
     const [first] = act as [Change];
     const { object, record_id, change_id } = first;

@@ -190,11 +190,7 @@ const priorityBadge = (priority: Opportunity['priority']): Html =>
  * Returns the card of an opportunity. Moving it has a page of its own, because a select in each card tripled the size
  * of the board.
  */
-function cardOf(
-  { pipeline: { currency }, owner, users, companies }: Board,
-  stage: Column['stage'],
-  one: Opportunity,
-): Html {
+function cardOf({ pipeline, owner, users, companies }: Board, stage: Column['stage'], one: Opportunity): Html {
   const { id, name, price, priority, company_id, user_id_assigned } = one;
   const person = owner === '' ? users.find((user) => user.id === user_id_assigned)?.name : undefined;
   const letters = person?.split(' ').map(([letter]) => letter) ?? [];
@@ -202,7 +198,7 @@ function cardOf(
   return html`<section class="deal" draggable="true" data-id="${id}">
     <h3><a href="${section}/${id}">${name}</a></h3>
     !${when(company, quiet(company!))}
-    <p class="row apart"><strong>${whole(price, currency)}</strong> !${priorityBadge(priority)}</p>
+    <p class="row apart"><strong>${whole(price, pipeline.currency)}</strong> !${priorityBadge(priority)}</p>
     <p class="row apart">
       <span class="quiet" title="${person ?? ''}">
         !${day(one[closingField(stage)])} ${when(letters.length > 0, '· ')}${letters.join('')}

@@ -79,24 +79,19 @@ const rowsOf = (fields: Fields): StageRow[] => rowsIn(fields, members, maxStageR
 /** Returns the pipeline that a form describes, not validated yet. */
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
   const rows = rowsOf(fields).filter(({ id, name, percent }) => id + name + percent !== '');
+  // References by name ignore case and accents.
   const isRepeated =
-    (of: (row: StageRow) => string) =>
+    (member: 'id' | 'name') =>
     (row: StageRow, i: number): boolean =>
-      of(row) !== '' && rows.findIndex((other) => of(other) === of(row)) < i;
+      row[member] !== '' && rows.findIndex((other) => fold(other[member]) === fold(row[member])) < i;
   const wrong = (message: string, isWrong: (row: StageRow, i: number) => boolean) =>
     rows.filter(isWrong).map(({ name }) => `${name}: ${message}`);
   const faults = [
     ...(rows.length === 0 ? ['a pipeline needs a stage'] : []),
     ...(rows.some(({ name }) => name === '') ? ['give each stage a name'] : []),
     // References by name ignore case and accents.
-    ...wrong(
-      'another stage has this name',
-      isRepeated(({ name }) => fold(name)),
-    ),
-    ...wrong(
-      'this stage stands twice',
-      isRepeated(({ id }) => id),
-    ),
+    ...wrong('another stage has this name', isRepeated('name')),
+    ...wrong('this stage stands twice', isRepeated('id')),
     ...wrong('give 0 to 100 per cent', ({ percent }) => !/^(\d{1,2}|100)$/.test(percent)),
   ].map((message) => ({ path: '/stages', message }));
   const stages = rows.map(({ id, name, percent, status }) => ({
