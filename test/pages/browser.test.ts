@@ -103,11 +103,19 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     const dialog = await openNote();
     await expectAccessible(page, 'dialog');
-    await dialog.getByText('Text', { exact: true }).click();
-    await page.keyboard.press('Control+A');
-    await page.keyboard.type('New');
+    const write = async (text: string) => {
+      await dialog.getByText('Text', { exact: true }).click();
+      await page.keyboard.press('Control+A');
+      await page.keyboard.type(text);
+    };
+    await write(' ');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.getByText('Write something').waitFor();
+    await expectAccessible(page, 'refused dialog');
+    await write('New');
     await dialog.getByRole('button', { name: 'Save' }).click();
     await page.getByText('The change is saved.').waitFor();
+    expect(new URL(page.url()).pathname).toBe(`/app/contacts/${contact_id}`);
     expect((await customer.get(`/activities/${note}`)).body.body).toBe('New');
     await page.close();
   });

@@ -18,8 +18,10 @@ async function load(url, form) {
     await new Promise(() => undefined);
   }
   if (!response.ok) throw new Error(`status ${response.status}`);
-  return new DOMParser().parseFromString(await response.text(), 'text/html');
+  return documentIn(response);
 }
+
+const documentIn = async (response) => new DOMParser().parseFromString(await response.text(), 'text/html');
 
 /** Prepares what scripts make better in a part of the page. Clicks and changes are handled for the whole document. */
 function enhance(root) {
@@ -240,21 +242,43 @@ on('click', 'data-dialog', async (link, event) => {
   event.preventDefault();
   try {
     const page = await load(link.href);
-    const [dialog, content, heading] = ['dialog', 'article', 'h2'].map((name) => document.createElement(name));
-    heading.id = 'dialog-title';
-    heading.textContent = page.querySelector('h1').textContent;
-    const form = page.querySelector('main form');
-    prefixIds(form);
-    content.append(heading, form);
-    dialog.setAttribute('aria-labelledby', heading.id);
-    dialog.append(content);
+    const dialog = document.createElement('dialog');
+    dialog.setAttribute('aria-labelledby', 'dialog-title');
     dialog.link = link;
     dialog.addEventListener('close', () => (dialog.remove(), link.focus()));
     document.body.append(dialog);
-    enhance(dialog);
+    fill(dialog, page);
     dialog.showModal();
   } catch {
     location.assign(link.href);
+  }
+});
+
+/** Shows the heading, the messages and the form of a page in a dialog. */
+function fill(dialog, page) {
+  const [content, heading] = ['article', 'h2'].map((name) => document.createElement(name));
+  heading.id = 'dialog-title';
+  heading.textContent = page.querySelector('h1').textContent;
+  const form = page.querySelector('main form');
+  prefixIds(form);
+  content.append(heading, ...page.querySelectorAll('main > .notice'), form);
+  dialog.replaceChildren(content);
+  enhance(dialog);
+}
+
+/** Shows a form of a record that is refused in its dialog again. */
+on('submit', 'data-keep', async (form, event) => {
+  const dialog = form.closest('dialog');
+  if (!dialog) return;
+  event.preventDefault();
+  try {
+    const body = new URLSearchParams(new FormData(form, event.submitter));
+    event.submitter?.setAttribute('disabled', '');
+    const answer = await fetch(form.action, { method: 'POST', body, headers: { accept: 'text/html' } });
+    if (answer.redirected) location.assign(answer.url);
+    else fill(dialog, await documentIn(answer));
+  } catch {
+    form.submit();
   }
 });
 
