@@ -82,7 +82,7 @@ describe.skipIf(!canRun)(`compose.citus.yaml ${canRun ? '' : needCitus}`, () => 
       key: string;
     };
     const shards = `select nodename, count(*) from citus_shards where table_name = 'contacts'::regclass group by 1 order by 1`;
-    expect(await onCoordinator(shards)).toBe('worker1|16\nworker2|16');
+    expect(await onCoordinator(shards)).toMatch(/^worker1\|(\d+)\nworker2\|\1$/);
     // A busy machine may be late even after `/readyz`.
     let before: unknown;
     await expect.poll(async () => (before = await listContacts(key))).toHaveLength(2);
