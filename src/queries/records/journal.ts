@@ -252,7 +252,10 @@ export async function lockDeletedValues(
   return new Set(rows.map(({ record_id }) => record_id));
 }
 
-/** Returns those of these deletions, by their positions, after which the record was restored. */
+/**
+ * Returns the positions of those deletions whose record was restored later.
+ * @param positions places of the deletions in the journal
+ */
 export async function findRestored(
   sql: Queryable,
   customerId: string,
