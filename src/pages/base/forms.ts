@@ -204,7 +204,7 @@ interface RowEditor<Row> {
   rows: readonly Row[];
   blank: Row;
   most: number;
-  /** Whether a user can move rows up. */
+  /** Whether a user can move rows up and down. */
   isOrdered?: true;
   /** Returns what stands for a row that was taken out. Default: nothing. */
   takenOut?: (row: Row) => Row | undefined;
@@ -213,7 +213,7 @@ interface RowEditor<Row> {
 /** Returns the act on a row that a button of `rowEditor` asks for, such as `up 2`, or an empty string. */
 export const rowAct = (request: FastifyRequest): string => /^row (.+)/.exec(sentText(request, 'do'))?.[1] ?? '';
 
-/** Returns a table of rows of controls, with buttons that add a row, take one out, and move one up. */
+/** Returns a table of rows of controls, with buttons that add a row, remove one, and move one up or down. */
 export function rowEditor<Row>(request: FastifyRequest, editor: RowEditor<Row>): Html {
   const { label, noun, columns, blank, most, isOrdered, takenOut } = editor;
   const [act, at] = rowAct(request).split(' ');

@@ -266,7 +266,10 @@ function fill(dialog, page) {
   enhance(dialog);
 }
 
-/** Shows a form of a record that is refused in its dialog again. */
+/**
+ * Shows a refused form of a record in its dialog again. A form that is answered with a page, such as one with a new key,
+ * must not be opened in a dialog: nobody would see that page.
+ */
 on('submit', 'data-keep', async (form, event) => {
   const dialog = form.closest('dialog');
   if (!dialog) return;

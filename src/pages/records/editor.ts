@@ -35,8 +35,11 @@ interface Editable<Row> {
   controls: (form: EditForm<Row>, request: FastifyRequest) => Promise<Html> | Html;
   /** Verb on the button for a new record. Default: `Save`. */
   verb?: 'Create';
-  /** Returns a notice of other records that may be the same, or undefined. The user can save the form all the same. */
-  similar?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
+  /**
+   * Returns a notice of what the user may not want, such as a second record of the same person, or undefined. The user
+   * can save the form all the same.
+   */
+  doubt?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
   create?: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
@@ -128,8 +131,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   });
 
   async function doubtOf(request: FastifyRequest, body: object, id?: string): Promise<Refused | undefined> {
-    if (!kind.similar || (await sentEarlier(request))) return undefined;
-    const doubt = await kind.similar(request, body, id);
+    if (!kind.doubt || (await sentEarlier(request))) return undefined;
+    const doubt = await kind.doubt(request, body, id);
     // The form may have been changed since, so an answer holds only for what was asked.
     if (doubt === undefined || sentText(request, 'doubt') === etagOf({ doubt })) return undefined;
     return { faults: {}, status: statuses.conflict, doubt };
@@ -188,14 +191,14 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     ...fieldForm(kind),
     about: (request) => requireRecord(request, kind.noun, kind.find),
     verb: 'Create',
-    similar: (request, body, id) => similarTo(kind, request, body, id),
+    doubt: (request, body, id) => twinsOf(kind, request, body, id),
     question: async (found, request) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
         ${await ask(request, kind.detaches, found)}`,
     afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
-async function similarTo(kind: RecordKind, request: FastifyRequest, body: object, id?: string) {
+async function twinsOf(kind: RecordKind, request: FastifyRequest, body: object, id?: string) {
   const found = await Promise.all(
     kind.twins(body).map((filters) => ask(request, kind.list, { filters, paginate: { limit: 3 } })),
   );

@@ -73,7 +73,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     bodyOf: listOf,
     controls: listControls,
     buttons: '<button name="do" value="preview" class="secondary outline" formnovalidate>How many match?</button>',
-    similar: (_request, body, id) =>
+    doubt: (_request, body, id) =>
       Promise.resolve(
         id !== undefined && (body as ListPatch).rules?.length === 0 ? notice(emptied, 'warning') : undefined,
       ),

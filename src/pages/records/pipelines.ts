@@ -79,7 +79,6 @@ const rowsOf = (fields: Fields): StageRow[] => rowsIn(fields, members, maxStageR
 /** Returns the pipeline that a form describes, not validated yet. */
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
   const rows = rowsOf(fields).filter(({ id, name, percent }) => id + name + percent !== '');
-  // References by name ignore case and accents.
   const isRepeated =
     (member: 'id' | 'name') =>
     (row: StageRow, i: number): boolean =>
@@ -132,11 +131,11 @@ function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
 
 async function controls(form: EditForm<Pipeline>, request: FastifyRequest): Promise<Html> {
   const { stored, sent, faults, status } = form;
-  const draft: Fields = sent ?? {
-    name: '',
-    currency: await lookUp(request, usualCurrency),
-    ...(stored && { name: stored.name, visibility: stored.visibility }),
-  };
+  const draft: Fields =
+    sent ??
+    (stored
+      ? { name: stored.name, visibility: stored.visibility }
+      : { currency: await lookUp(request, usualCurrency) });
   const { input, choice } = controlsFor(draft, faults, {}, ['name']);
   const current = status < statuses.conflict ? undefined : stored;
   const rows = sent ? currentRows(sent, current) : draftOf(stored?.stages ?? salesStages);

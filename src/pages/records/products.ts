@@ -14,7 +14,7 @@ const section = '/app/products';
 
 const showAll = `${section}?show=all`;
 
-/** Fields of the form. */
+/** Fields of the form, in the order in which people fill them in. */
 const order = ['name', 'price', 'unit', 'currency', 'active'];
 
 const schemas = { create: ProductCreate, patch: ProductPatch };
