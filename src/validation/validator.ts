@@ -178,11 +178,19 @@ export interface Validator {
   isValid(value: unknown): boolean;
 }
 
+const compiled = new WeakMap<object, Validator>();
+
 /**
- * Returns a validator that compiles the schema at its first use. A process uses few of all schemas, and compiling all
- * takes half a second.
+ * Returns the validator of a schema, always the same one. It compiles the schema at its first use: a process uses few of
+ * all schemas.
  */
-export function compile(given: object): Validator {
+export function compile(schema: object): Validator {
+  const known = compiled.get(schema) ?? makeValidator(schema);
+  compiled.set(schema, known);
+  return known;
+}
+
+function makeValidator(given: object): Validator {
   let schema: object | undefined;
   const isValid = (value: unknown): boolean => {
     const check = checker.compile((schema ??= withDefinitions(given))); // cached by Ajv after the first call
@@ -206,8 +214,8 @@ export function compile(given: object): Validator {
 
 /**
  * Returns the schema with each named part once, in `$defs`. Ajv compiles it once, too: the filters of contacts as one
- * function take 0.7 s and, when V8 optimises that, 250 MB. Parts of alternatives stay where they are, because their paths
- * tell to which alternative an error belongs.
+ * function take 0.7 s and, when V8 optimises that, 250 MB. Parts of one name are equal, as in the API document. Parts of
+ * alternatives stay where they are, because their paths tell to which alternative an error belongs.
  */
 function withDefinitions(schema: object): object {
   const $defs: Schema = {};
