@@ -19,8 +19,10 @@ import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPa
 import { cursorPager, filters, filterChoice } from './base/forms.ts';
 import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from './base/requests.ts';
 import { when, plainList, linkButton, dialogLink, html, link, notice, quiet, dayMs, moment, day } from './base/html.ts';
-import { count, counted, pathWith, table, twoLines, type Html, type Column } from './base/html.ts';
+import { readDay, count, counted, pathWith, table, twoLines, type Html, type Column } from './base/html.ts';
 import { countryName, fieldWord, isAmount, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
+import { verificationWords } from './base/words.ts';
+import { isInstant } from '../schemas/formats.ts';
 
 const section = '/app/deleted';
 
@@ -444,6 +446,7 @@ const valueTexts: Readonly<Record<string, FieldText>> = {
   mobile_phone: (number: string) => phoneNumber({ country_code: '', number }),
   stage_id: (id, { stages }) => stages?.get(id) ?? 'a stage elsewhere',
   priority: (priority: keyof typeof priorityWords) => priorityWords[priority].word,
+  verification_status: (status: keyof typeof verificationWords) => verificationWords[status].word,
 };
 
 const nothing: Html = '<span class="quiet">–</span>';
@@ -454,9 +457,10 @@ function valueText(name: string, value: unknown, telling: Telling): Html {
     const company = telling.names?.get(asText(value));
     return company ? recordLink(company) : 'a deleted company';
   }
-  if (name === 'estimated_closing_date' || name === 'close_date') return day(asText(value));
   const known = Object.hasOwn(valueTexts, name) ? valueTexts[name]!(value as never, telling) : undefined;
   const shown = known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value));
+  if (isInstant(shown)) return /(_date|due_at)$/.test(name) ? day(shown) : moment(shown);
+  if (readDay(shown) === shown) return day(shown);
   return shown === '' ? nothing : html`${shown}`;
 }
 

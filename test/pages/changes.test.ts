@@ -22,10 +22,10 @@ async function undo(path: string): Promise<string> {
 
 test("a contact's page tells who changed what, and each change can be taken back", async () => {
   const id = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
-  await customer.patch(`/contacts/${id}`, { job_title: 'Baker', custom_fields: { plan: 'gold' } });
+  await customer.patch(`/contacts/${id}`, { job_title: 'Baker', custom_fields: { plan: 'gold', start: '2026-11-05' } });
   const page = await admin.get(`/app/contacts/${id}`);
   const history = textOf(page);
-  expect(history).toContain('An API key Job title: Clerk → Baker plan: – → gold');
+  expect(history).toContain('An API key Job title: Clerk → Baker plan: – → gold start: – → 5 Nov 2026');
   const question = textOf(await admin.get(undoPath(page.body)));
   expect(question).toContain('gets back what it had before this change');
   await undo(undoPath(page.body));
