@@ -186,11 +186,14 @@ function overviewOf(by: DuplicateKey, all: AllFound): Html {
     const number = found && (found.groups > 0 ? badge(count(found.groups), 'warning') : '<span class="quiet">0</span>');
     const shown = isCounting(found) ? badge('being counted', 'busy') : number;
     const name = key === by ? html`<strong aria-current="page">${same}</strong>` : link(same, listPathOf(key));
-    return html`<span>!${name} !${all.has(key) ? shown : ''}</span>`;
+    return html`<li>!${name} !${all.has(key) ? shown : ''}</li>`;
   };
   return html`!${[contactKind.title, companyKind.title].map((title) => {
     const some = keys.filter((key) => searches[key].kind.title === title);
-    return html`<p class="row"><span class="quiet">${title} with the same</span> !${some.map(choice)}</p>`;
+    return html`<p class="quiet">${title} with the same</p>
+      <ul class="chips">
+        !${some.map(choice)}
+      </ul>`;
   })}`;
 }
 
