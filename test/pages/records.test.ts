@@ -103,8 +103,11 @@ describe('a view of contacts', () => {
     expect(textOf(await admin.get(`/app/contacts/${ids[26]}`))).not.toContain('Previous Next');
     const saved = await admin.submit(entered, { type: 'call', body: 'No answer' }, entered);
     expect(textOf(await admin.get(saved.location!))).toMatch(/Previous Next .* It is saved\. .* No answer/);
-    const edited = await admin.get(`${here}?done=changed`, { referer: `https://sales.example${entered}` });
-    expect(textOf(await admin.get(edited.location!))).toContain('Previous Next');
+    const listed = await admin.get(`${here}?done=listed`, { referer: `https://sales.example${entered}` });
+    expect(textOf(await admin.get(listed.location!))).toContain('Previous Next');
+    const edit = linkIn(record.body, /href="([^"]+edit\?in[^"]+)"/);
+    const edited = await admin.submit(edit, { job_title: 'CEO' }, edit);
+    expect(textOf(await admin.get(edited.location!))).toMatch(/Previous Next .* The contact is saved\./);
     const wide = `https://sales.example/app/contacts?columns=${'custom~x.'.repeat(1_000)}`;
     expect([
       (await admin.get(here, { referer: wide })).status,

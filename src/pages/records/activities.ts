@@ -66,7 +66,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
     question: ({ title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. This can be undone.`,
     back: backOf,
-    afterChange: (found, request) => pathWith(backOf(found, request), { done: 'activity-changed' }),
+    changed: 'activity-changed',
     afterDeletion: (found, request) => pathWith(backOf(found, request), { done: 'activity-deleted' }),
   });
 }

@@ -10,8 +10,8 @@ import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../b
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
-import { when, link, linkButton, notice, html, quiet, card, folded, sideBySide, readNumber } from '../base/html.ts';
-import type { Html } from '../base/html.ts';
+import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
+import { readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
@@ -48,7 +48,8 @@ interface Editable<Row> {
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
   /** Returns the path to which a form leads back. Default: the record's page. */
   back?: (row: Row, request: FastifyRequest) => string;
-  afterChange?: (row: Row, request: FastifyRequest) => string;
+  /** Name of the message on the page to which a saved form leads back. Default: `changed`. */
+  changed?: string;
   afterDeletion?: (row: Row, request: FastifyRequest) => string;
   access?: PageAccess;
 }
@@ -74,7 +75,8 @@ export interface EditForm<Row> extends Refused {
 export function editor<Row extends { id: string }>(app: FastifyInstance, kind: Editable<Row>): void {
   const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
-  const backOf = kind.back ?? (({ id }: Row) => `${path}/${id}`);
+  // `in` is the list from which the user came to the record.
+  const backOf = kind.back ?? (({ id }: Row, request) => pathWith(`${path}/${id}`, { in: queryText(request, 'in') }));
 
   const { create } = kind;
   const created = kind.schemas.create;
@@ -100,7 +102,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       if (rowAct(request) !== '') return notSent;
       const { caller } = request;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
-      const saved = kind.afterChange?.(found, request) ?? `${path}/${found.id}?done=changed`;
+      const saved = pathWith(backOf(found, request), { done: kind.changed ?? 'changed' });
       if (etag !== tagOf(found)) {
         if ((await sentEarlier(request)) === 'same') return saved;
         throw preconditionFailed();
@@ -175,9 +177,10 @@ export async function requireRecord<Row>(request: FastifyRequest, noun: string, 
 
 export const isPreview = (request: FastifyRequest): boolean => sentText(request, 'do') === 'preview';
 
-export const editLinks = (path: string): Html =>
-  html`!${linkButton('Edit', `${path}/edit`, 'secondary outline')}
-  !${linkButton('Delete', `${path}/delete`, 'danger outline', 'data-dialog')}`;
+/** @param list parameters of the list from which the user came, and through which the user goes on */
+export const editLinks = (path: string, list = ''): Html =>
+  html`!${linkButton('Edit', pathWith(`${path}/edit`, { in: list }), 'secondary outline')}
+  !${linkButton('Delete', pathWith(`${path}/delete`, { in: list }), 'danger outline', 'data-dialog')}`;
 
 export const savedTexts = (noun: string, others: Record<string, string> = {}): Record<string, string> => ({
   created: `The ${noun} is created.`,

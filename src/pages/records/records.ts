@@ -42,6 +42,8 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     const found = await requireRecord(request, noun, kind.find);
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const here = `${path}/${found.id}`;
+    const edit: EditLink = (group, label, spoken) =>
+      dialogLink(label, pathWith(`${here}/edit`, { group, in: list }), spoken);
     const [beside, values, related, happened] = await Promise.all([
       neighbourLinks(request, kind, found.id, list)
         .catch(passing('validation_failed', ''))
@@ -69,7 +71,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         .map((name) => html`!${when(name === 'assigned_to', 'owner: ')}!${values.get(name)!}`)
         .join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeListAddress(kind, found), 'secondary outline')}
-      !${editLinks(here)}`,
+      !${editLinks(here, list)}`,
       done: savedTexts(noun, {
         listed: `The ${noun}'s lists are changed.`,
         merged: 'They are merged.',
@@ -78,7 +80,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       body: workplace(
         happened,
         `About this ${noun}`,
-        html`!${related} !${groupsOf(kind, values, here)} !${ownFields(kind, found, declared, here)}
+        html`!${related} !${groupsOf(kind, values, edit)} !${ownFields(kind, found, declared, edit)}
         !${panel('About this record', facts(about))}`,
       ),
     };
@@ -142,9 +144,10 @@ export function valueOf(
   return html`${given}`;
 }
 
-function groupsOf({ fields }: RecordKind, values: Values, path: string): Html {
-  const edit = (group: string, label: string, spoken?: string) =>
-    dialogLink(label, `${path}/edit?group=${encodeURIComponent(group)}`, spoken);
+/** Returns a link that opens the form of one group of fields. */
+type EditLink = (group: string, label: string, spoken?: string) => Html;
+
+function groupsOf({ fields }: RecordKind, values: Values, edit: EditLink): Html {
   const groups = Object.entries(Object.groupBy(fields, ({ group }) => group)).map(([group, members]) => {
     const filled = members!.map(({ name, label }) => [label, values.get(name)] as const);
     if (filled.every(([, value]) => value === undefined)) return '';
@@ -159,13 +162,13 @@ const ownFields = (
   { object }: RecordKind,
   { custom_fields }: ShownRecord,
   declared: readonly DeclaredField[],
-  path: string,
+  edit: EditLink,
 ): Html => {
   const entries = Object.entries(custom_fields).map(
     ([key, value]) => [fieldWord(object, `custom_fields.${key}`, declared), customValue(value)] as const,
   );
-  const edit = dialogLink('Edit', pathWith(`${path}/edit`, { group: ownGroup }), `Edit: ${ownGroup}`);
-  return when(entries.length + declared.length > 0, panel(ownGroup, facts(entries), edit));
+  const shown = panel(ownGroup, facts(entries), edit(ownGroup, 'Edit', `Edit: ${ownGroup}`));
+  return when(entries.length + declared.length > 0, shown);
 };
 
 export async function records(app: FastifyInstance): Promise<void> {
@@ -201,7 +204,8 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
     const { paginate: _paginate, ...asked } = requestOf(kind, viewOf(kind, queryOf(request)), 1);
     const found = kind.exported(request.db, request.caller.customerId, asked);
     const readable = { format, fields: 'readable', isForPeople: true } as const;
-    return sendExport(request, reply.header('cache-control', 'no-store'), found, readable);
+    const name = `${(await nameOfView(request, kind)).replaceAll(/[^\p{L}\p{N}]+/gu, ' ').trim()} ${today()}`;
+    return sendExport(request, reply.header('cache-control', 'no-store'), found, readable, name.trim());
   });
 }
 
