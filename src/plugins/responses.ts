@@ -87,7 +87,9 @@ export async function sendFile(
   const pieces = request.method === 'HEAD' ? [] : await read();
   const file = Readable.from(pieces, { signal: request.requester.signal! });
   file.once('close', () => logCut(request, file, noun));
-  return reply.type(type).header('content-disposition', `attachment; filename="${name}"`).send(file);
+  // RFC 6266 writes a name with other than ASCII characters in another way.
+  const given = /^[\w .-]+$/.test(name) ? `="${name}"` : `*=UTF-8''${encodeURIComponent(name)}`;
+  return reply.type(type).header('content-disposition', `attachment; filename${given}`).send(file);
 }
 
 /**
@@ -110,12 +112,13 @@ export async function sendExport(
   reply: FastifyReply,
   records: ExportedRecords,
   asked: ExportRequest,
+  name = records.title.toLowerCase(),
 ): Promise<FastifyReply> {
   const { format } = asked;
   return sendFile(request, reply, {
     read: () => openExport(records, asked),
     type: contentTypes[format],
-    name: `${records.title.toLowerCase()}.${format}`,
+    name: `${name}.${format}`,
     noun: 'export',
   });
 }

@@ -344,7 +344,12 @@ test('what matches is exported as Excel or CSV', async () => {
   await makeContacts(2, { location_country: 'DE', last_name: 'Müller' });
   await makeContacts(1);
   const csv = await admin.get('/app/contacts/export?format=csv&country=DE');
-  expect([csv.status, csv.headers['content-disposition']]).toEqual([200, 'attachment; filename="contacts.csv"']);
+  const nameOf = ({ headers }: typeof csv) => decodeURIComponent(String(headers['content-disposition']));
+  const day = new Date().toISOString().slice(0, 10);
+  expect([csv.status, nameOf(csv)]).toEqual([200, `attachment; filename="Contacts ${day}.csv"`]);
+  const { body: list } = await customer.post('/list-contact', { name: 'Gäste "A/B"' });
+  const listed = await admin.get(`/app/contacts/export?list=${list.id}`);
+  expect(nameOf(listed)).toBe(`attachment; filename*=UTF-8''Gäste A B ${day}.xlsx`);
   const [head, ...rows] = csv.body.trimEnd().split(/\r?\n/);
   expect([head!.slice(0, 11), rows.length]).toEqual(['\ufeffFirst name', 2]);
   expect(rows.join()).toMatch(/Müller.*,,/);

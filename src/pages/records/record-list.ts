@@ -376,6 +376,15 @@ function objectIn(fields: Fields): ViewObject {
 const viewsOf = (request: FastifyRequest): Promise<SavedView[]> =>
   lookUp(request, listSavedViews, request.caller.userId);
 
+/** Returns the name of the saved view or the list that the parameters of a request show, else that of the table. */
+export async function nameOfView(request: FastifyRequest, kind: RecordKind): Promise<string> {
+  const shown = viewOf(kind, queryOf(request));
+  const query = parametersOf(shown).toString();
+  const view = (await viewsOf(request)).find((one) => one.object === kind.object && one.query === query);
+  const lists = await listChoices(request, shown.values['list']);
+  return view?.name ?? lists.find(({ id }) => id === shown.values['list'])?.name ?? kind.title;
+}
+
 const isDeletable = (request: FastifyRequest, { user_id }: SavedView): boolean =>
   user_id === request.caller.userId || isAdmin(request);
 

@@ -1,4 +1,4 @@
-import { savedViews, pageRows, recordList } from './record-list.ts';
+import { savedViews, pageRows, recordList, nameOfView } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
 import { backPath, type FormPage } from '../base/layout.ts';
@@ -7,7 +7,7 @@ import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSen
 import { queryText, required, ask, passing, once, payerOf, isAdmin, requireValid, invalid } from '../base/requests.ts';
 import type { Fields, Refused, Faults } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
-import { pager, quiet, moment, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
+import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
