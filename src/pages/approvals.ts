@@ -5,8 +5,8 @@ import { listApprovals, requireApproval, requirePending } from '../queries/accou
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
-import { pageOf, numberedPager } from './base/forms.ts';
-import { lookUp, search, idOf, sentText, pageNumberOf, ask, invalid } from './base/requests.ts';
+import { filterChoice, filters, pageOf } from './base/forms.ts';
+import { lookUp, search, idOf, sentText, queryText, ask, invalid } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
@@ -205,34 +205,47 @@ const namesOfAll = <T>(all: readonly T[] | undefined, nameOfOne: (one: T) => str
   );
 
 const pageEvents = 100;
-const maxPages = 10;
+const maxEvents = 1_000;
 
 function audit(app: FastifyInstance): void {
   addPage(app, '/audit', forAdmins, async (request) => {
-    const page = Math.min(pageNumberOf(request), maxPages);
     const [newest, users, keys] = await Promise.all([
-      search(request, listEvents, page * pageEvents),
+      search(request, listEvents, maxEvents),
       lookUp(request, listUsers),
       lookUp(request, listApiKeys),
     ]);
     const names = new Map(keys.map(({ id, name }) => [`key ${id}`, `key ${name}`]));
-    const events = newest.slice((page - 1) * pageEvents);
-    const isMore = events.length === pageEvents && page < maxPages;
+    const what = ({ event }: AuditEvent): string => plain(event).replace('Api key', 'API key');
+    const by = ({ actor }: AuditEvent): string =>
+      actor === 'anonymous' ? 'nobody logged in' : (names.get(actor) ?? actor);
+    const choice = (name: string, label: string, textOf: (one: AuditEvent) => string): Html => {
+      const texts = [...new Set(newest.map(textOf))].toSorted();
+      return filterChoice(
+        name,
+        label,
+        [['', 'any'], ...texts.map((one) => [one, one] as const)],
+        queryText(request, name),
+      );
+    };
+    const isAsked = (name: string, text: string): boolean => ['', text].includes(queryText(request, name));
+    const events = newest.filter((one) => isAsked('what', what(one)) && isAsked('by', by(one)));
+    const { rows, below } = pageOf(request, events, pageEvents);
     const columns: readonly Column<AuditEvent>[] = [
       ['When', (one) => moment(one.created_at)],
-      ['What', (one) => line(plain(one.event).replace('Api key', 'API key'))],
+      ['What', (one) => line(what(one))],
       ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
-      ['By', (one) => html`${one.actor === 'anonymous' ? 'nobody logged in' : (names.get(one.actor) ?? one.actor)}`],
+      ['By', (one) => html`${by(one)}`],
       ['From', (one) => html`${one.address ?? '–'}`],
       ['Details', (one) => detailsOf(one.details), 'long'],
     ];
     return listPage({
       title: 'Audit log',
-      above: '<p class="lead">Who did what with keys, users and webhooks, from which address. Newest first.</p>',
+      lead: `Who did what with keys, users and webhooks, from which address: the newest ${count(maxEvents)} events.`,
+      above: filters('/app/audit', html`!${choice('what', 'What', what)} !${choice('by', 'By', by)}`),
       columns,
-      rows: events,
-      none: ['Nothing yet', 'Logins and changes of keys and users are listed here.', 'clock'],
-      below: numberedPager(request, isMore),
+      rows,
+      none: ['Nothing to show', 'Logins and changes of keys and users are listed here.', 'clock'],
+      below,
     });
   });
 }

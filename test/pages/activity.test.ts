@@ -72,6 +72,21 @@ test('the page of the audit log shows calls and keys by their names, and no ids'
   expect(text).not.toMatch(/[0-9a-f]{8}-/);
 });
 
+test('the page of the audit log can be limited to what one person or key did, and to one kind of event', async () => {
+  await app.owner`
+      insert into audit_events (customer_id, event, actor, details)
+      values (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, '{}'), (${customer.id}, 'webhook.deleted', 'x', '{}')`;
+  const eventsOf = async (query: string) =>
+    (await visitor.get(`/app/audit?${query}`)).body
+      .match(/<span class="line">[^<]+/g)!
+      .map((one) => one.slice(19))
+      .toSorted();
+  expect(await eventsOf('by=key+test')).toEqual(['Webhook created']);
+  expect(await eventsOf('what=Webhook+deleted')).toEqual(['Webhook deleted']);
+  expect(textOf(await visitor.get('/app/audit?what=Webhook+deleted&by=key+test'))).toContain('Nothing to show');
+  expect((await visitor.get('/app/audit')).body).toContain('<option value="key test"');
+});
+
 test('the page of the audit log has words for every event', async () => {
   for (const event of auditEvents)
     await app.owner`insert into audit_events (customer_id, event, actor, details) values (${customer.id}, ${event}, 'x', '{}')`.catch(
