@@ -140,10 +140,10 @@ const columnsFor = (canChoose: boolean): readonly Column<Prospect>[] => [
   ['Name', (one) => nameCell(one, canChoose), canChoose ? 'chosen-first' : 'row'],
   [prospectWords.job_title, (one) => html`${one.job_title}`],
   [prospectWords.job_company_name, (one) => html`${one.job_company_name}`],
-  ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
   [prospectWords.verification_status, (one) => verification(one.verification_status)],
+  [prospectWords.mobile_phone, (one) => html`${(one.mobile_phone ?? '').replace(/•+/, '…')}`],
+  ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
   [prospectWords.work_email, (one) => html`${one.work_email}`],
-  [prospectWords.mobile_phone, (one) => html`${one.mobile_phone ?? ''}`],
   [prospectWords.profnet_url, (one) => webLink(one.profnet_url)],
 ];
 
