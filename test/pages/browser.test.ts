@@ -279,6 +279,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const page = await open(`/app/pipelines/${before.id}/edit`);
     await page.getByRole('button', { name: 'Move stage 2 up' }).click();
     await page.waitForURL('**/edit#rows');
+    await page.locator(':focus[aria-label="Move stage 1 down"]').waitFor();
     await app.owner`update sessions set expires_at = now()`;
     await page.getByRole('button', { name: 'Save the pipeline' }).click();
     await logIn(page);

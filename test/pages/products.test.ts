@@ -218,7 +218,10 @@ describe('pipelines', () => {
     const [first, second, ...others] = before.stages.map(({ name }) => name) as [string, string];
     expect(await names('up 1')).toEqual([second, first, ...others]);
     expect(await names('out 0')).toEqual([second, ...others]);
+    expect(await names('down 0')).toEqual([second, first, ...others]);
     expect(await names('add')).toEqual([first, second, ...others, '']);
+    sent.stage_status = before.stages.map(({ status }) => status);
+    expect((await names('add')).slice(-3)).toEqual(['', 'Won', 'Lost']);
     expect(await names('up x')).toHaveLength(before.stages.length);
     expect(await newest()).toEqual(before);
   });

@@ -204,8 +204,8 @@ interface RowEditor<Row> {
   rows: readonly Row[];
   blank: Row;
   most: number;
-  /** Whether a user can move rows up and down. */
-  isOrdered?: true;
+  /** If given, users can move rows up and down. Tells which rows a new one is put before, if they are at the end. */
+  isLast?: (row: Row) => boolean;
   /** Returns what stands for a row that was taken out. Default: nothing. */
   takenOut?: (row: Row) => Row | undefined;
 }
@@ -215,21 +215,28 @@ export const rowAct = (request: FastifyRequest): string => /^row (.+)/.exec(sent
 
 /** Returns a table of rows of controls, with buttons that add a row, remove one, and move one up or down. */
 export function rowEditor<Row>(request: FastifyRequest, editor: RowEditor<Row>): Html {
-  const { label, noun, columns, blank, most, isOrdered, takenOut } = editor;
-  const [act, at] = rowAct(request).split(' ');
-  const rows = editor.rows.flatMap((row, i) => (act === 'out' && i === Number(at) ? (takenOut?.(row) ?? []) : [row]));
-  if (act === 'up') rows.splice(Math.max(0, Number(at) - 1), 0, ...rows.splice(Number(at), 1));
-  if ((act === 'add' && rows.length < most) || rows.length === 0) rows.push(blank);
+  const { label, noun, columns, blank, most, isLast, takenOut } = editor;
+  const [act, place] = rowAct(request).split(' ');
+  const at = Number(place);
+  const rows = editor.rows.flatMap((row, i) => (act === 'out' && i === at ? (takenOut?.(row) ?? []) : [row]));
+  const to = act === 'up' ? at - 1 : act === 'down' ? at + 1 : -1;
+  if (to >= 0) rows.splice(to, 0, ...rows.splice(at, 1));
+  const end = isLast ? rows.findLastIndex((row) => !isLast(row)) + 1 : rows.length;
+  const isAdded = act === 'add' && rows.length < most;
+  if (isAdded || rows.length === 0) rows.splice(end, 0, blank);
+  // The first or last row has only one of the buttons that move it: the first one.
+  const mover = to === 0 || to === rows.length - 1 ? 'button' : `[value^="row ${act}"]`;
+  const focused = isAdded ? ([end, ':is(select, input:not([type="hidden"]))'] as const) : ([to, mover] as const);
   const button = (what: string, words: string, spoken = words): Html =>
     html`<button class="link" name="do" value="row ${what}" formaction="#rows" formnovalidate aria-label="${spoken}">
       ${words}
     </button>`;
   const acts = (_row: Row, i: number): Html =>
-    html`!${when(isOrdered && i > 0, button(`up ${i}`, '↑', `Move ${noun} ${i + 1} up`))}
-    !${when(isOrdered && i + 1 < rows.length, button(`up ${i + 1}`, '↓', `Move ${noun} ${i + 1} down`))}
+    html`!${when(isLast && i > 0, button(`up ${i}`, '↑', `Move ${noun} ${i + 1} up`))}
+    !${when(isLast && i + 1 < rows.length, button(`down ${i}`, '↓', `Move ${noun} ${i + 1} down`))}
     !${button(`out ${i}`, 'Remove', `Remove ${noun} ${i + 1}`)}`;
   return html`!${enterButton('Save')}
-    <div id="rows" !${when(act === 'add', 'data-added')}>
+    <div id="rows" !${when(focused[0] >= 0, html`data-focus="tr:nth-child(${focused[0] + 1}) ${focused[1]}"`)}>
       !${table(label, [...columns, ['', acts, 'acts']], rows)}
       !${when(rows.length < most, html`<p>!${button('add', `Add a ${noun}`)}</p>`)}
     </div>`;

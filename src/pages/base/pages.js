@@ -222,11 +222,14 @@ on('submit', 'action', (form) => {
   sessionStorage.setItem('worked-on', JSON.stringify({ place, task: tasks().findIndex((task) => task.contains(one)) }));
 });
 
+/** Calls a function when the browser has gone to the fragment of the address, which takes the focus away. */
+const afterFragment = (act) => requestAnimationFrame(() => requestAnimationFrame(act));
+
 /** Puts the focus where the user worked on the page before: on what has moved, or on the next task. */
 function restoreFocus() {
   const { place, task } = JSON.parse(sessionStorage.getItem('worked-on')) ?? {};
   sessionStorage.removeItem('worked-on');
-  document.querySelector('[data-added] tr:last-child :is(select, input:not([type="hidden"]))')?.focus();
+  each('data-focus', (rows) => afterFragment(() => rows.querySelector(rows.dataset.focus)?.focus()));
   if (!place || document.activeElement !== document.body) return;
   const shown = task < 0 ? document.querySelector(`main a${place}`) : document.querySelector(`.tasks ${place}`);
   const found =

@@ -149,7 +149,7 @@ async function controls(form: EditForm<Pipeline>, request: FastifyRequest): Prom
       stage count as open, won or lost with it.
     </p>
     !${faultText('stages', faults)}
-    !${rowEditor(request, { label: 'Stages', noun: 'stage', columns: stageColumns, rows, blank, most: maxStages, isOrdered: true })}`;
+    !${rowEditor(request, { label: 'Stages', noun: 'stage', columns: stageColumns, rows, blank, most: maxStages, isLast: ({ status }) => status !== 'OPEN' })}`;
 }
 
 const stageInput =
