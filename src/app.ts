@@ -8,7 +8,7 @@ import {
   httpRules,
   createServer,
   refuseOtherMethods,
-  watchPaths,
+  refuseUnknownPaths,
 } from './plugins/http.ts';
 import declaredResponses from './plugins/responses.ts';
 import eventWaits from './plugins/event-waits.ts';
@@ -47,7 +47,6 @@ import webhooks from './routes/webhooks.ts';
  */
 export function buildApp(given: Services): FastifyInstance {
   const app = createServer(given.config, unreadablePaths(given.config));
-  const paths = watchPaths(app);
 
   void app.register(services, given);
   void app.register(errorHandler);
@@ -58,6 +57,7 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(callerAddress);
   void app.register(requester);
   void app.register(cors);
+  void app.register(refuseOtherMethods);
   void app.register(jsonBody);
   void app.register(validation);
   void app.register(idempotency);
@@ -97,6 +97,6 @@ export function buildApp(given: Services): FastifyInstance {
   void app.register(agents);
   void app.register(pages);
 
-  void app.register(refuseOtherMethods, { paths });
+  void app.register(refuseUnknownPaths);
   return app;
 }

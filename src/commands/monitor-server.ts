@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import errorHandler, { sendError } from '../plugins/error-handler.ts';
 import { jsonBody, validation } from '../plugins/bodies.ts';
-import { gracefulClose, httpRules, createServer, refuseOtherMethods, watchPaths } from '../plugins/http.ts';
+import { gracefulClose, httpRules, createServer, refuseOtherMethods, refuseUnknownPaths } from '../plugins/http.ts';
 import { rateLimits } from '../plugins/rate-limits.ts';
 import { requester, services, type Services } from '../plugins/requester.ts';
 import { metrics, readiness } from '../plugins/metrics.ts';
@@ -10,7 +10,6 @@ import health from '../routes/health.ts';
 
 export function buildMonitor(given: Services): FastifyInstance {
   const app = createServer(given.config, unreadablePath);
-  const paths = watchPaths(app);
 
   void app.register(services, given);
   void app.register(errorHandler);
@@ -18,6 +17,7 @@ export function buildMonitor(given: Services): FastifyInstance {
   void app.register(gracefulClose);
   void app.register(httpRules);
   void app.register(requester);
+  void app.register(refuseOtherMethods);
   void app.register(jsonBody);
   void app.register(validation);
   void app.register(rateLimits);
@@ -26,7 +26,7 @@ export function buildMonitor(given: Services): FastifyInstance {
   void app.register(health);
   void app.register(metrics, { isMeasured: false, isExposed: true });
 
-  void app.register(refuseOtherMethods, { paths });
+  void app.register(refuseUnknownPaths);
   return app;
 }
 

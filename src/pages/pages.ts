@@ -6,7 +6,6 @@ import type { Config } from '../process/config.ts';
 import { DomainError } from '../errors.ts';
 import { sendError } from '../plugins/error-handler.ts';
 import { setCommonHeaders } from '../plugins/request-log.ts';
-import { refuseOtherMethods, watchPaths } from '../plugins/http.ts';
 import { isHttps } from '../plugins/auth.ts';
 import { activities } from './records/activities.ts';
 import { assets, errorPage } from './base/layout.ts';
@@ -63,7 +62,6 @@ export function unreadablePaths({ PUBLIC_URL }: Config) {
 }
 
 async function pages(app: FastifyInstance): Promise<void> {
-  const paths = watchPaths(app);
   app.setErrorHandler(errorPage);
   app.setNotFoundHandler((request, reply) =>
     errorPage(new DomainError('not_found', 'There is no such page'), request, reply),
@@ -94,7 +92,6 @@ async function pages(app: FastifyInstance): Promise<void> {
     [keys, approvals, webhooks, fields],
   ];
   for (const group of groups.flat()) await app.register(group);
-  await app.register(refuseOtherMethods, { paths });
 }
 
 const maxFormBytes = 256 * 1024;

@@ -1,5 +1,5 @@
 import fastify, { LogController } from 'fastify';
-import type { FastifyError, FastifyReply, FastifyRequest, FastifyInstance } from 'fastify';
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { plugin } from './plugin.ts';
@@ -142,57 +142,31 @@ export const gracefulClose = plugin(
   },
 );
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    isRefusal?: true;
-  }
-}
-
-export function watchPaths(app: FastifyInstance): Set<string> {
-  const paths = new Set<string>();
-  app.addHook('onRoute', ({ url }) => void paths.add(url));
-  return paths;
-}
-
 /**
  * Fastify plugin that responds with 405 and an `Allow` header if the path of a request exists, but does not support the
- * method. Must be registered after all routes, because it adds a route for each unsupported method.
+ * method. Must be registered before the routes.
  */
-export const refuseOtherMethods = plugin(
-  { name: 'refuse-other-methods' },
-  async (app, { paths }: { paths: Set<string> }) => {
-    // Node knows 26 methods that no route supports. Routes for them would take a third of the time in which all are made.
-    const known = router({ maxParamLength: app.initialConfig.routerOptions!.maxParamLength! });
-    // In `onRequest`, so that the path is checked before the body is read.
-    app.addHook('onRequest', ({ is404, method, url }, reply, done) => {
-      if (!is404) return done();
-      const found = app.supportedMethods.includes(method) ? null : known.find('GET', url);
-      done(found ? wrongMethod(reply, found.store as string) : noRoute());
-    });
-    // As a result, `GET /contacts/list` gets 405 and is not read as the contact with the id "list".
-    for (const url of paths) if (!url.includes('*')) refuse(app, url, known);
-  },
-);
-
-function refuse(app: FastifyInstance, url: string, known: ReturnType<typeof router>): void {
-  const supported = app.supportedMethods.filter((method) => app.hasRoute({ url, method }));
-  const others = app.supportedMethods.filter((method) => !supported.includes(method));
-  if (others.length === 0) return; // a part of the app has refused them already, with error responses of its own
-  const allow = supported.toSorted().join(', ');
-  // Fastify serves the path of a prefix with a slash at its end, too.
-  for (const path of url === app.prefix ? [url, `${url}/`] : [url]) known.on('GET', path, () => undefined, allow);
-  app.route({
-    method: others,
-    url: url.slice(app.prefix.length) || '/', // Fastify puts the prefix before it
-    config: { access: { public: true }, isRefusal: true },
-    schema: { hide: true },
-    exposeHeadRoute: false,
-    onRequest: async (_request, reply: FastifyReply) => {
-      throw wrongMethod(reply, allow);
-    },
-    handler: async () => undefined,
+export const refuseOtherMethods = plugin({ name: 'refuse-other-methods' }, async (app) => {
+  const methods = new Map<string, Set<string>>();
+  app.addHook('onRoute', ({ url, method }) => {
+    methods.set(url, new Set([...(methods.get(url) ?? []), ...[method].flat()]));
   });
-}
+  const known = router({ maxParamLength: app.initialConfig.routerOptions!.maxParamLength! });
+  app.addHook('onReady', async () => {
+    for (const [url, supported] of methods)
+      if (!url.includes('*')) known.on('GET', url, () => undefined, { url, allow: [...supported].sort().join(', ') });
+  });
+  // Before the credential is checked and the body is read. `GET /contacts/list` is not read as the contact with the id "list".
+  app.addHook('onRequest', ({ url, routeOptions }, reply, done) => {
+    const found = known.find('GET', url)?.store as { url: string; allow: string } | undefined;
+    done(found && found.url !== routeOptions.url ? wrongMethod(reply, found.allow) : undefined);
+  });
+});
+
+/** Fastify plugin that responds with 404 to unknown paths, before the body is read. Must be registered after all others. */
+export const refuseUnknownPaths = plugin({ name: 'refuse-unknown-paths' }, async (app) => {
+  app.addHook('onRequest', ({ is404 }, _reply, done) => done(is404 ? noRoute() : undefined));
+});
 
 function wrongMethod(reply: FastifyReply, allow: string): DomainError {
   void reply.header('allow', allow);

@@ -242,9 +242,9 @@ const methods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIO
  * a route as `unknown`. Callers therefore cannot create an unlimited number of time series.
  */
 function measure({ method, routeOptions }: FastifyRequest, reply: FastifyReply, done: () => void): void {
-  const { url = 'unknown', config } = routeOptions;
+  const { url = 'unknown' } = routeOptions;
   requestDuration
-    .labels(methods.has(method) ? method : '_OTHER', config.isRefusal ? 'unknown' : url, String(reply.statusCode))
+    .labels(methods.has(method) ? method : '_OTHER', url, String(reply.statusCode))
     .observe(reply.elapsedTime / 1000);
   done();
 }

@@ -18,8 +18,6 @@ export interface DeclaredRoute {
   method: string;
   url: string;
   access: Access;
-  /** Whether the route only answers 405. */
-  isRefusal: boolean;
   /** Whether a successful response names the change that the call made. */
   isChange: boolean;
   /** The rate limit policies that count the route's requests. */
@@ -96,7 +94,6 @@ export async function declaredRoutes(): Promise<{ documented: DeclaredRoute[]; h
     url,
     bodyLimit,
     access: config.access!,
-    isRefusal: config.isRefusal === true,
     isChange: config.isChange === true,
     policies: policiesOf(config),
     params: schema?.params as Json | undefined,

@@ -13,7 +13,8 @@ export function watchAnswers(app: FastifyInstance): string[] {
   const faults: string[] = [];
   app.addHook('onSend', async (request, reply, payload) => {
     const declared = request.routeOptions.schema;
-    if (request.is404 || !declared || declared.hide) return payload;
+    // 405 is of a path without the method, which may be read as a shorter path: GET /contacts/list.
+    if (request.is404 || reply.statusCode === 405 || !declared || declared.hide) return payload;
     const fault =
       faultOf(request, reply.statusCode, (declared.response ?? {}) as Record<number, object>, payload) ??
       tagFault(request, reply, payload);
