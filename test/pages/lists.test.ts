@@ -197,23 +197,41 @@ test('the values of rules are written as people write them: users, days, countri
   }
   const saved = await save('created_at', 'equals', '25.11.2026');
   expect(textOf(await admin.get((await admin.get(saved.location!)).location!))).toContain(
-    'Created is at least 2026-11-25 and Created is at most 2026-11-25',
+    'Created is on or after 2026-11-25 and Created is on or before 2026-11-25',
   );
   const own = (await save('custom_fields.vip', 'equals', 'no')).location!;
   expect(textOf(await admin.get((await admin.get(own)).location!))).toContain('Own vip is no');
   for (const [field, operator, value, message] of [
-    ['custom_fields.vip', 'equals', 'maybe', 'Own vip: “maybe” is not yes or no'],
+    ['custom_fields.vip', 'equals', 'maybe', '“maybe” is not yes or no'],
     ['assigned_to', 'equals', 'Nobody', '“Nobody” is not a user'],
     ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
-    ['created_at', 'not_equals', '2026-11-25', 'choose “is at least” or “is at most” for a date'],
+    ['created_at', 'not_equals', '2026-11-25', 'Choose “is on or after” or “is on or before” for a date'],
     ['location_country', 'equals', 'Germoney', '“Germoney” is not a country'],
     ['verification_status', 'in', 'verified, good', '“good” is not a status'],
     ['score', 'equals', 'high', '“high” is not a whole number'],
   ] as const) {
     const refused = await save(field, operator, value);
     expectPage(refused, 400, message);
-    expect(refused.body).toContain(`value="${value}"`);
+    expect(refused.body).toMatch(new RegExp(`value="${value}"`));
+    expect(refused.body).toMatch(/name="value"[^>]*aria-invalid="true"[\s\S]*id="rules-0-fault"/);
   }
+});
+
+test('a rule whose field is chosen offers the comparisons and values that fit the field, without scripts too', async () => {
+  await customer.call('PUT', '/fields/contacts/vip', { type: 'boolean', label: 'VIP' });
+  const offered = async (field: string) => {
+    const rule = { join: 'AND', field, operator: 'contains', value: '' };
+    const { body } = await admin.submit('/app/lists/new', { ...rule, do: 'row field 0' });
+    const [, operator] = /<select name="operator"[^>]*>([\s\S]*?)<\/select>/.exec(body)!;
+    const [, value] = /<(?:select|input)\s[^>]*name="value"[^>]*>([^§]*?)<\/td>/.exec(body)!;
+    return `${textOf({ body: operator! })}: ${textOf({ body: value! })}`;
+  };
+  expect(await offered('custom_fields.vip')).toBe('is is not is one of is none of is empty is not empty: – yes no');
+  expect(await offered('score')).toMatch(/^is is not is one of .* is more than .*: $/);
+  expect(await offered('job_title')).toMatch(/^contains .*: $/);
+  expect(await offered('location_country')).toContain(' Germany ');
+  const { body } = await admin.submit('/app/lists/new', { field: 'created_at', do: 'row field 0' });
+  expect(body).toMatch(/<input type="date" name="value"/);
 });
 
 test('opportunities stand in a column for each stage, with its total and its day, and are moved by a form', async () => {

@@ -72,13 +72,17 @@ function prepareSuggestions(input) {
   input.addEventListener('focus', () => void show(), { once: true });
 }
 
-/** Suggests values that fit the field of a rule: users, countries, statuses or the choices of an own field. */
-on('pointerdown', 'data-values', suggestValues);
-on('focusin', 'data-values', suggestValues);
-
-function suggestValues(input) {
-  input.setAttribute('list', `values-${input.closest('tr').querySelector('[name="field"]').value}`);
-}
+/** Shows the row again in which a field was chosen, with what fits the field. */
+on('change', 'data-row', async (select) => {
+  const [form, row] = [select.form, select.closest('tr')];
+  const body = new URLSearchParams(new FormData(form));
+  body.set('do', select.dataset.row);
+  const page = await load(form.action, { method: 'POST', body });
+  const focused = row.contains(document.activeElement) && document.activeElement.name;
+  const fresh = page.querySelectorAll('#rows tbody tr')[row.sectionRowIndex];
+  row.replaceWith(fresh);
+  if (focused) fresh.querySelector(`[name="${focused}"]:not([type="hidden"])`).focus();
+});
 
 /** Lets users drag cards of the board to another stage. Sends a hidden form, then shows the changed board. */
 function prepareBoard(board) {

@@ -282,10 +282,11 @@ export function byField(faults: readonly Fault[]): Faults {
   );
 }
 
-const rowControls = new Set(['rules', 'stages', 'products']);
+const rowControls = new Set(['stages', 'products']);
 
 function controlAt(path: string): string {
   const [name = '', key] = tokensOf(path);
+  if (name === 'rules' && key !== undefined) return `rules-${key}`;
   return name === 'custom_fields' && key !== undefined ? customName(key) : name;
 }
 

@@ -119,22 +119,38 @@ const reasons: Partial<Words<ItemReason>> = {
 
 export const reasonWord = (reason: ItemReason): string => reasons[reason] ?? plain(reason).toLowerCase();
 
-export const operatorWords: Words<RuleOperator> = {
-  equals: 'is',
-  not_equals: 'is not',
-  contains: 'contains',
-  not_contains: 'does not contain',
-  starts_with: 'begins with',
-  ends_with: 'ends with',
+const equality = { equals: 'is', not_equals: 'is not', in: 'is one of', not_in: 'is none of' };
+const emptiness = { is_empty: 'is empty', is_not_empty: 'is not empty' };
+const order = {
   greater_than: 'is more than',
   greater_or_equal: 'is at least',
   less_than: 'is less than',
   less_or_equal: 'is at most',
-  in: 'is one of',
-  not_in: 'is none of',
-  is_empty: 'is empty',
-  is_not_empty: 'is not empty',
 };
+const dayOrder = {
+  greater_than: 'is after',
+  greater_or_equal: 'is on or after',
+  less_than: 'is before',
+  less_or_equal: 'is on or before',
+};
+const matching = {
+  contains: 'contains',
+  not_contains: 'does not contain',
+  starts_with: 'begins with',
+  ends_with: 'ends with',
+};
+const operatorWords: Words<RuleOperator> = { ...matching, ...equality, ...order, ...emptiness };
+
+/** The comparisons that fit the values of a field, in words, by the kind of the values. */
+export const comparisons = {
+  text: { ...matching, ...equality, ...emptiness },
+  choice: { ...equality, ...emptiness },
+  number: { ...equality, ...order, ...emptiness },
+  day: { equals: 'is', ...dayOrder, ...emptiness },
+} satisfies Record<string, Partial<Words<RuleOperator>>>;
+
+export const comparisonWord = (kind: keyof typeof comparisons, operator: RuleOperator): string =>
+  (comparisons[kind] as Partial<Words<RuleOperator>>)[operator] ?? operatorWords[operator] ?? operator;
 
 export const activityWords: Readonly<Record<Activity['type'], { word: string; done: string }>> = {
   note: { word: 'Note', done: 'wrote a note' },

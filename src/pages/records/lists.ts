@@ -1,4 +1,5 @@
-import { verificationChoices, priceOf, fieldWord, operatorWords, countryName, countryChoices } from '../base/words.ts';
+import { verificationChoices, priceOf, fieldWord, comparisons, comparisonWord } from '../base/words.ts';
+import { countryName, countryChoices } from '../base/words.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
@@ -7,10 +8,20 @@ import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
-import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, rowEditor } from '../base/forms.ts';
+import {
+  cursorPager,
+  controlsFor,
+  tick,
+  faultText,
+  textInput,
+  select,
+  hidden,
+  rowEditor,
+  rowAct,
+} from '../base/forms.ts';
 import type { Choice, Choices } from '../base/forms.ts';
 import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
-import { queryOf, requireValid, linesIn, unchanged, values, type Fields } from '../base/requests.ts';
+import { queryOf, requireValid, linesIn, unchanged, values, type Faults, type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
@@ -203,15 +214,15 @@ async function listOf(request: FastifyRequest, stored: List | undefined): Promis
   const known = await knownFor(request);
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
-  for (const rule of draft.rules.filter(({ field, value }) => field + value !== '').flatMap(spanOf)) {
-    // What is wrong with the shape of a rule is said by the validation.
-    const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
-    const read = isKnown ? await readRule(rule, stored?.rules ?? [], known) : { value: rule.value };
-    if (rule.field === '') faults.push({ path: '/rules', message: `choose a field for “${rule.value}”` });
-    else if ('value' in read) rules.push({ ...rule, ...read });
-    else
-      faults.push({ path: '/rules', message: `${fieldWord('contacts', rule.field, known.declared)}: ${read.fault}` });
-  }
+  for (const [i, one] of draft.rules.entries())
+    for (const rule of one.field + one.value === '' ? [] : spanOf(one)) {
+      // What is wrong with the shape of a rule is said by the validation.
+      const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
+      const read = isKnown ? await readRule(rule, stored?.rules ?? [], known) : { value: rule.value };
+      const fault = rule.field === '' ? `choose a field for “${rule.value}”` : 'fault' in read && read.fault;
+      if (fault) faults.push({ path: `/rules/${i}`, message: fault });
+      rules.push({ ...rule, ...('value' in read && read) });
+    }
   const given = {
     // Rules can be tried before the list has a name.
     name: unchanged(draft.name, [stored?.name ?? '']) || (isPreview(request) ? '–' : ''),
@@ -237,10 +248,9 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
     <h2>Rules</h2>
     <p class="quiet">
       Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
-      joined by “and” belong together; “or” begins other rules, which are enough as well. A date, such as 2026-11-25, is
-      a day in UTC.
+      joined by “and” belong together; “or” begins other rules, which are enough as well. A date is a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${ruleTable(request, shown, known.declared)} !${valueLists(known)}`;
+    !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -251,42 +261,77 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   return notice(`${contacts} these rules now.`, 'busy');
 }
 
-function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], declared: readonly DeclaredField[]): Html {
+function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults): Html {
+  const { declared } = known;
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
   const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
-  const choice = (i: number, part: string, name: string, choices: Choices, chosen: string) =>
-    select(html`name="${part}" !${spoken(i, name)}`, choices, chosen);
-  const names = ['', ...ruleFields, ...declared.map(({ key }) => `custom_fields.${key}`)];
+  const choice = (i: number, part: string, name: string, choices: Choices, chosen: string, more: Html = '') =>
+    select(html`name="${part}" !${spoken(i, name)} !${more}`, choices, chosen);
+  const offered = ruleFields.filter((name) => name === 'assigned_to' || typeOf(name) !== 'uuid');
+  const names = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
   const fieldsWith = (field: string) =>
     [...new Set([...names, field])].map((name): Choice => [name, name ? fieldWord('contacts', name, declared) : '–']);
   const [first, joins] = [hidden({ join: 'AND' }), { AND: 'and', OR: 'or' }];
+  const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
+  const show = (i: number): Html =>
+    html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
+  const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
+    const fault = when(faults[`rules-${i}`], html`aria-invalid="true" aria-describedby="rules-${i}-fault"`);
+    const { kind, words } = valuesOf(field, known);
+    const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
+    if (words && !isPlural(operator)) return choice(i, 'value', 'value', some, given, fault);
+    const hint = words ? html`placeholder="${words.slice(0, 2).join(', ')}"` : when(kind === 'number', decimal);
+    const type = kind === 'day' && (given === '' || readDay(given) === given) ? 'date' : 'text';
+    return textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`, given, type);
+  };
   const columns: readonly Column<RuleGiven>[] = [
     [
       'Joined by',
       ({ logic_operator: join = 'AND' }, i) => (i === 0 ? first : choice(i, 'join', 'joined by', joins, join)),
     ],
-    ['Field', ({ field }, i) => choice(i, 'field', 'field', fieldsWith(field), field)],
-    ['Comparison', ({ operator }, i) => choice(i, 'operator', 'comparison', operatorWords, operator)],
     [
-      'Value',
-      ({ value }, i) => textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" data-values`, value),
+      'Field',
+      ({ field }, i) =>
+        html`!${choice(i, 'field', 'field', fieldsWith(field), field, redrawn(i))} <noscript>!${show(i)}</noscript>`,
     ],
+    [
+      'Comparison',
+      ({ field, operator }, i) => {
+        const { kind } = valuesOf(field, known);
+        const words = { ...comparisons[kind], [operator]: comparisonWord(kind, operator) };
+        return choice(i, 'operator', 'comparison', words, operator, redrawn(i));
+      },
+    ],
+    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(`rules-${i}`, faults)}`],
   ];
-  return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows: rules, blank, most: ruleLimits.rules });
+  const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
+  return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows, blank, most: ruleLimits.rules });
 }
 
-function valueLists({ users, declared }: Known): Html {
-  const words = {
-    assigned_to: users.filter(({ active }) => active).map(({ name }) => name),
-    location_country: countryChoices.map(([, name]) => name),
-    verification_status: verificationChoices.map(([, word]) => word),
-    ...Object.fromEntries(declared.map(({ key, choices }) => [`custom_fields.${key}`, choices])),
-  };
-  const lists = Object.entries(words).map(([field, all]) => {
-    const options = all.slice(0, 300).map((one) => html`<option>${one}</option>`);
-    return html`<datalist id="values-${field}">!${options}</datalist>`;
-  });
-  return lists.join('');
+const decimal: Html = 'inputmode="decimal"';
+
+/** Returns the kind of a field's values, and the words for them if they are known. */
+function valuesOf(field: string, known: Known): { kind: keyof typeof comparisons; words?: readonly string[] } {
+  const own = known.declared.find(({ key }) => key === customKey(field));
+  const type = own?.type ?? typeOf(field);
+  if (type === 'integer' || type === 'number') return { kind: 'number' };
+  if (type === 'instant' || type === 'date') return { kind: 'day' };
+  if (type === 'choice' || type === 'boolean')
+    return { kind: 'choice', words: type === 'boolean' ? ['yes', 'no'] : own!.choices };
+  if (field === 'location_country') return { kind: 'choice', words: countryChoices.map(([, name]) => name) };
+  if (field === 'verification_status') return { kind: 'choice', words: verificationChoices.map(([, word]) => word) };
+  if (field !== 'assigned_to') return { kind: 'text' };
+  const users = known.users.filter(({ active }) => active);
+  return { kind: 'choice', words: users.map(({ id }) => userWord(id, known)) };
+}
+
+/** Returns a rule whose field was just chosen, without a comparison or a value that the field cannot have. */
+function fitting(rule: RuleGiven, known: Known): RuleGiven {
+  const { kind, words } = valuesOf(rule.field, known);
+  const operator = rule.operator in comparisons[kind] ? rule.operator : 'equals';
+  const isDay = isInstant(rule.value) || readDay(rule.value) !== undefined;
+  const fits = words ? words.includes(rule.value) || isPlural(operator) : kind !== 'day' || isDay;
+  return { ...rule, operator, value: fits ? rule.value : '' };
 }
 
 /** Returns a rule that a moment is on a day as two rules: from the beginning of the day to its end. */
@@ -414,11 +459,11 @@ function readMoment(text: string, operator: RuleOperator): Read {
   const day = readDay(text);
   if (day === undefined) return { fault: `“${text}” is not a clear date: write it as 2026-11-25` };
   const value = boundOf(operator, day);
-  return value === undefined ? { fault: 'choose “is at least” or “is at most” for a date' } : { value };
+  return value === undefined ? { fault: 'choose “is on or after” or “is on or before” for a date' } : { value };
 }
 
 function ruleText(rule: Condition, known: Known): string {
-  const start = `${fieldWord('contacts', rule.field, known.declared)} ${operatorWords[rule.operator]}`;
+  const start = `${fieldWord('contacts', rule.field, known.declared)} ${comparisonWord(valuesOf(rule.field, known).kind, rule.operator)}`;
   return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, known)}`;
 }
 
