@@ -109,6 +109,9 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
       await page.keyboard.type(text);
     };
     await write(' ');
+    const asked = page.waitForEvent('dialog').then((question) => question.dismiss().then(() => question.type()));
+    await page.evaluate("location.assign('/app')");
+    expect(await asked).toBe('beforeunload');
     await dialog.getByRole('button', { name: 'Save' }).click();
     await dialog.getByText('Write something').waitFor();
     await expectAccessible(page, 'refused dialog');

@@ -176,6 +176,14 @@ const keptTypes = new Set('text email number date datetime-local url textarea ra
 const keptFields = (form) =>
   [...form.elements].filter(({ type, name }) => keptTypes.has(type) || (type === 'hidden' && name !== 'form_token'));
 
+on('input', 'data-keep', (form) => (form.isChanged = true));
+on('submit', 'data-keep', (form) => (form.isChanged = false));
+
+/** Asks before somebody leaves a page whose form has changes that are not sent. */
+addEventListener('beforeunload', (event) => {
+  if ([...document.querySelectorAll('[data-keep]')].some(({ isChanged }) => isChanged)) event.preventDefault();
+});
+
 const userName = () => document.querySelector('.account .email')?.textContent;
 
 /**
