@@ -21,6 +21,19 @@ test("a note that is written on a contact's page stands in its timeline, with it
   expect(note).toMatchObject({ type: 'note', title: '', created_by: { type: 'user', id: admin.user.userId } });
 });
 
+test('a new task from Tasks or Today is about the contact or company that its form names, and asks if several are', async () => {
+  const ada = await makeContact();
+  await make(customer, '/contacts', contactBody({ first_name: 'Anne', last_name: 'Lovelace' }));
+  const path = '/app/activities/new';
+  for (const page of ['/app', '/app/activities']) expect((await admin.get(page)).body).toContain(`href="${path}"`);
+  const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
+  expect(textOf(await add('Nobody'))).toContain('Name a contact or a company.');
+  expect(textOf(await add('Lovelace'))).toContain('Several are found by “Lovelace”: write the e-mail address.');
+  const made = await admin.get((await add('ada lovelace')).location!);
+  expect(made.location).toBe(`/app/contacts/${ada}?done=activity-created`);
+  expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);
+});
+
 test('a task has a day and a person, stands above the timeline, is completed by a box once, and is opened again', async () => {
   const id = await makeContact();
   const page = `/app/contacts/${id}`;

@@ -9,12 +9,14 @@ import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
 import { when, sideBySide, pager, pathWith, quiet, dialogLink, link, html, dayIn, dayOf } from '../base/html.ts';
+import { linkButton } from '../base/html.ts';
 import { readDay, startOf, endOf, today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, usersOf, userChoices, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
-import type { References } from './kinds.ts';
+import { companyKind, contactKind, type RecordKind, type References } from './kinds.ts';
+import { fold } from '../../text/fold.ts';
 import type { TakenBack } from '../../queries/history/undo-state.ts';
 import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
 import type { Change } from '../../schemas/events.ts';
@@ -50,17 +52,22 @@ export async function activities(app: FastifyInstance): Promise<void> {
   editor<Activity>(app, {
     path,
     noun: 'activity',
-    schemas: { patch: ActivityPatch },
+    schemas: { create: ActivityCreate, patch: ActivityPatch },
     about: requireActivity,
     nameOf: ({ type, title }) => title || `this ${activityWords[type].word.toLowerCase()}`,
-    bodyOf: activityOf,
+    bodyOf: (request, stored) => (stored ? activityOf(request, stored) : newActivityOf(request)),
     controls: async ({ stored, sent, faults, isConflict }, request) => {
-      const draft = sent ?? (stored ? draftOf(stored) : {});
+      const draft = sent ?? (stored ? draftOf(stored) : { type: 'task', assigned_to: request.caller.userId });
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
-      const controls = activityControls(draft, await usersOf(request), { faults, theirs });
+      const more = { faults, theirs, ...(!stored && { about: {} }) };
+      const about = stored
+        ? ''
+        : controlsFor(draft, faults).input('about', 'About', { hint: aboutHint, more: suggested });
+      const controls = html`!${about} !${activityControls(draft, await usersOf(request), more)}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
       return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
     },
+    create: activityWrites.create,
     update: activityWrites.update,
     remove: activityWrites.remove,
     question: ({ title, body }) =>
@@ -69,6 +76,30 @@ export async function activities(app: FastifyInstance): Promise<void> {
     changed: 'activity-changed',
     afterDeletion: (found, request) => pathWith(backOf(found, request), { done: 'activity-deleted' }),
   });
+}
+
+/** Opens the form of a new task about a record that the form asks for. */
+export const newTask: Html = linkButton('New task', `${path}/new`, '', 'data-dialog');
+
+const aboutHint = 'A contact or a company: its name or its e-mail address.';
+
+const suggested: Html = 'autocomplete="off" required data-suggest="/app/contacts" data-parameter="search"';
+
+/** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
+async function newActivityOf(request: FastifyRequest): Promise<Draft> {
+  const { body, faults = [] } = activityOf(request, undefined);
+  const given = sentText(request, 'about').trim();
+  const search = async (kind: RecordKind) => {
+    const { rows } = await ask(request, kind.list, { filters: { search: given }, paginate: { limit: 25 } });
+    return rows.map((row) => ({ ...kind.workplace(row), names: [kind.nameOf(row), kind.about(row)[0] ?? ''] }));
+  };
+  const kinds: RecordKind[] = given === '' ? [] : [contactKind, companyKind];
+  const found = (await Promise.all(kinds.map(search))).flat();
+  const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
+  const [one, ...others] = exact.length > 0 ? exact : found;
+  if (one && others.length === 0) return { body: { ...body, ...one.about }, faults };
+  const message = one ? `several are found by “${given}”: write the e-mail address` : 'name a contact or a company';
+  return { body, faults: [...faults, { path: '/about', message }] };
 }
 
 function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): string {
@@ -249,6 +280,7 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
   const of = { who, users, back: pathWith(path, { who: given, show }) };
   return {
     title: 'Tasks',
+    actions: newTask,
     done: activityNotices,
     body: html`!${filters(
       path,
