@@ -301,16 +301,18 @@ const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Ht
  * the import is not a finished check.
  */
 async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
-  const { id, dry_run: isCheck, status, created, updated } = found;
+  const { id, object, mode, match, dry_run: isCheck, status, created, updated } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
-  if (!state.is_kept) return quiet('The file is no longer kept. To import it, upload it again.');
-  if (created + updated === 0) return quiet('Nothing of the file would be written.');
+  const again = { object, mode, match: match ?? '', list_id: state.list_ids[0] };
+  const back = html`<p class="quiet">
+    To change how its columns are read, !${link('upload the file again', pathWith(`${section}/new`, again))}: what was
+    chosen for them is remembered.
+  </p>`;
+  const why = state.is_kept ? 'Nothing of the file would be written.' : 'The file is no longer kept.';
+  if (!state.is_kept || created + updated === 0) return html`!${quiet(why)} !${back}`;
   const body = html`!${await listsFor(request, state)}
-    <div class="buttons">
-      <button name="do" value="import">Import now</button>
-      !${linkButton('Upload another file', `${section}/new`, 'secondary outline')}
-    </div>`;
-  return html`<div class="card narrow">!${form(`${section}/${id}`, body)}</div>`;
+    <div class="buttons"><button name="do" value="import">Import now</button></div>`;
+  return html`<div class="card narrow">!${form(`${section}/${id}`, body)} !${back}</div>`;
 }
 
 const stateOf = (request: FastifyRequest, id: string): Promise<ImportState> =>

@@ -24,7 +24,7 @@ interface MappingState {
 }
 
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
-  html`!${enterButton('Preview again')} !${remarks(found, preview, shown.repeated)}
+  html`!${enterButton('Preview')} !${remarks(found, preview, shown.repeated)}
     !${preview.headers ? columns(found, preview, shown) : ''} !${settings(found, preview, shown)}
     !${when(preview.records.length > 0, records(found, preview))}
     <div class="buttons stay">
@@ -34,7 +34,7 @@ export const mappingForm = (found: Import, preview: DetailedPreview, shown: Mapp
           : html`<button name="do" value="check">Check first</button>
               <button name="do" value="start" class="secondary outline">Import now</button>`
       }
-      <button name="do" value="save" class="secondary outline">Preview again</button>
+      <button name="do" value="save" class="link">Preview</button>
     </div>`;
 
 function remarks(found: Import, preview: DetailedPreview, repeated: string): Html {
@@ -97,11 +97,15 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
   const [all, first] = [own.length, (page - 1) * columnsAtOnce];
   const shown = own.slice(first, first + columnsAtOnce);
   const note = html`<p class="quiet">
-    Columns ${first + 1} to ${first + shown.length} of ${count(all)}. “Preview again” saves what you choose here; then
-    turn to the others.
+    Columns ${first + 1} to ${first + shown.length} of ${count(all)}. “Preview” saves what you choose here; then turn to
+    the others.
   </p>`;
+  const told = Object.entries(origins).map(([origin, words]) => {
+    const names = shown.filter(({ header }) => preview.mapping_from?.[header] === origin);
+    return when(names.length > 0, quiet(`${words}: ${names.map(({ header }) => `“${header}”`).join(', ')}.`));
+  });
   return html`<h2>Columns</h2>
-    !${hidden({ page: String(page) })} !${when(all > columnsAtOnce, note)}
+    !${hidden({ page: String(page) })} !${when(all > columnsAtOnce, note)} !${told}
     !${table('Columns', columnsOf(found, preview, sent), shown)} !${pager}`;
 }
 
@@ -128,7 +132,7 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
     const as = [
       type && customKey(field) !== undefined ? typeLabels[type] : '',
-      origins[preview.mapping_from?.[header] ?? 'none'],
+      preview.mapping_from?.[header] ? '' : 'nothing says what it is',
     ];
     const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
@@ -165,6 +169,9 @@ const invalidLabels: Record<InvalidValues, string> = {
   fail: 'leave out the record',
 };
 
+const ofPhones =
+  'People with only a telephone: “Create all anew” takes them with the others; else upload them as a second file.';
+
 const commonEncodings = 'utf-8 windows-1252 iso-8859-2 windows-1250 windows-1251 macintosh utf-16le'.split(' ');
 
 function settings(found: Import, preview: DetailedPreview, { state, lists, sent }: MappingState): Html {
@@ -182,7 +189,7 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
-      !${choice('mode', 'What to do with the records', modesFor(found.object))}
+      !${choice('mode', 'What to do with the records', modesFor(found.object), when(found.object === 'contacts', ofPhones))}
       !${sideBySide(
         lists,
         choice('invalid_values', 'Values that cannot be read', invalidLabels),
@@ -326,8 +333,8 @@ export function inWords(object: ImportObject, message: string): string {
   return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
 }
 
-const origins: Partial<Record<MappingOrigin | 'none', string>> = {
-  remembered: 'as last time',
-  guess: 'guessed',
-  none: 'nothing says what it is',
+/** Where the fields of columns come from that a user has not chosen. */
+const origins: Partial<Record<MappingOrigin, string>> = {
+  remembered: 'Read as last time',
+  guess: 'Guessed by name or values, so please look at them',
 };

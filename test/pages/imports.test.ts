@@ -73,7 +73,9 @@ test('an import with the pages goes from the file over its mapping and a check t
     'phone_numbers',
     '',
   ]);
-  expect(text).toMatch(/E-Mail ada@example.com · no address .*guessed/);
+  expect(text).toContain('Guessed by name or values, so please look at them: “E-Mail”, “First Name”.');
+  expect(text.match(/guessed/gi)).toHaveLength(1);
+  expect(text).toContain('People with only a telephone: “Create all anew” takes them');
   expect(text).toMatch(/Shoe size 38 · 40 .*nothing says what it is/);
 
   const saved = await visitor.submit(page, { 'column-4': 'custom_fields.Shoe size', do: 'save' });
@@ -176,6 +178,12 @@ test('an import with the pages is checked first, shows what would happen to each
   expect(await imports()).toMatchObject([{ status: 'COMPLETED', dry_run: true }]);
 
   expect(text).toContain('Import now');
+  const again = /href="([^"]+)">upload the file again/
+    .exec(checked.body)![1]!
+    .replaceAll(/&#38;|&amp;/g, '&')
+    .replaceAll('&#61;', '=');
+  const fields = await visitor.fieldsOf(again);
+  expect([fields['object'], fields['mode']]).toEqual(['contacts', 'create']);
   expect((await visitor.submit(page, { do: 'import' })).location).toBe(page);
   await workAtAll(app, customer);
   expect(textOf(await visitor.get(page))).toContain(
@@ -184,8 +192,8 @@ test('an import with the pages is checked first, shows what would happen to each
   expect(await imports()).toMatchObject([{ status: 'COMPLETED', dry_run: false }]);
   const { body } = await customer.post('/contacts/list', { filters: { work_email: 'ada@example.com' } });
   expect(body).toMatchObject([{ location_country: 'GB', custom_fields: { Schuhgröße: 38 } }]);
-  const again = await visitor.post(page, { ...(await visitor.fieldsOf('/app/password')), do: 'import' });
-  expect(again.status).toBe(409);
+  const twice = await visitor.post(page, { ...(await visitor.fieldsOf('/app/password')), do: 'import' });
+  expect(twice.status).toBe(409);
 });
 
 test('an import with the pages shows in its check who stands in the file several times, and shows old and new values', async () => {
