@@ -275,16 +275,17 @@ async function showEndpoint(request: FastifyRequest, told: Html = '') {
     ['Events', folded(`${types.length} of ${eventTypes.length}`, types.map((type) => typeLabels[type]).join(', '))],
     ['Changes by imports and jobs', endpoint.bulk ? 'Sent' : 'Not sent'],
   ]);
+  const others = html`!${button('replay', 'Send again')} !${button('rotate', 'Rotate the secret')}
+  !${when(endpoint.active, post('disable', 'Disable'))} !${button('delete', 'Delete', 'danger')}`;
   const none = empty('No deliveries', 'What was sent in the last 30 days is listed here.');
   const body = html`!${told} !${when(trouble, html`<p class="notice warning">!${trouble}</p>`)}
     <div class="card">
       !${when(description, html`<p>${description}</p>`)} !${about}
       <div class="buttons">
-        !${post('test', 'Send a test')} !${button('replay', 'Send again')} !${button('edit', 'Change')}
-        !${button('rotate', 'Rotate the secret')}
-        !${endpoint.active ? post('disable', 'Disable') : post('enable', 'Enable')}
-        !${button('delete', 'Delete', 'danger')}
+        !${post('test', 'Send a test')} !${button('edit', 'Change')}
+        !${when(!endpoint.active, post('enable', 'Enable'))}
       </div>
+      !${folded('More', html`<div class="buttons">!${others}</div>`)}
     </div>
     <h2>Deliveries</h2>
     !${filters(path, filterChoice('ok', 'Outcome', { '': 'any', true: 'delivered', false: 'failed' }, ok))}

@@ -61,6 +61,14 @@ test('shows how an endpoint is, and what was delivered', async () => {
   expect(textOf(await visitor.get('/app/webhooks'))).toContain('It has failed since');
 });
 
+test('the page of an endpoint shows its usual acts, and the others behind “More”', async () => {
+  const { path } = await create();
+  const actsOf = async () => /Send a test.* Deliveries/.exec(textOf(await visitor.get(path)))![0];
+  expect(await actsOf()).toMatch(/^Send a test Change More Send again Rotate the secret Disable Delete /);
+  await visitor.submit(path, {}, `${path}/disable`);
+  expect(await actsOf()).toMatch(/^Send a test Change Enable More /);
+});
+
 test('an endpoint is changed, disabled, enabled, replayed, rotated and deleted', async () => {
   const { path, secret } = await create();
   const row = async () => (await rows())[0]!;
