@@ -253,8 +253,11 @@ function audit(app: FastifyInstance): void {
 /** Returns the details of an event in words, without ids. */
 function detailsOf({ approval, webhook: _id, url, ...details }: AuditEvent['details']): Html {
   const call = approval && html`<a href="${section}/${approval}">${nameOf({ url: url ?? '' })}</a>`;
-  const texts = Object.entries(details).map(
-    ([name, value]) => html`${name.replaceAll('_', ' ')}: ${name === 'reason' ? value.replaceAll('_', ' ') : value}`,
-  );
+  const texts = Object.entries(details).map(([name, value]) => {
+    const shown = name.endsWith('_at')
+      ? moment(value)
+      : html`${name === 'reason' ? value.replaceAll('_', ' ') : value}`;
+    return html`${name.replaceAll('_', ' ')}: !${shown}`;
+  });
   return [...(call ? [call] : []), ...texts].join('; ');
 }

@@ -65,10 +65,12 @@ test('the page of the audit log shows calls and keys by their names, and no ids'
   await app.owner`
       insert into audit_events (customer_id, event, actor, details)
       values
-        (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text)),
+        (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text, 'first_at', '2026-01-02T03:04:05.678Z')),
         (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, jsonb_build_object('webhook', uuidv7(), 'host', 'h'))`;
   const text = textOf(await visitor.get('/app/audit'));
-  expect(text).toMatch(/Webhook created – key test – host: h .* Approval approved – x – Merge contacts/);
+  expect(text).toMatch(
+    /Webhook created – key test – host: h .* Approval approved – x – Merge contacts ; first at: 2 Jan 2026, 03:04 UTC/,
+  );
   expect(text).not.toMatch(/[0-9a-f]{8}-/);
 });
 
