@@ -202,12 +202,12 @@ test('the values of rules are written as people write them: users, days, countri
   const own = (await save('custom_fields.vip', 'equals', 'no')).location!;
   expect(textOf(await admin.get((await admin.get(own)).location!))).toContain('Own vip is no');
   for (const [field, operator, value, message] of [
-    ['custom_fields.vip', 'equals', 'maybe', '“maybe” is not yes or no'],
+    ['custom_fields.vip', 'equals', 'maybe', '“maybe” is not one of these: yes, no'],
     ['assigned_to', 'equals', 'Nobody', '“Nobody” is not a user'],
     ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
     ['created_at', 'not_equals', '2026-11-25', 'Choose “is on or after” or “is on or before” for a date'],
     ['location_country', 'equals', 'Germoney', '“Germoney” is not a country'],
-    ['verification_status', 'in', 'verified, good', '“good” is not a status'],
+    ['verification_status', 'in', 'verified, good', '“good” is not one of these: not verified, verified'],
     ['score', 'equals', 'high', '“high” is not a whole number'],
   ] as const) {
     const refused = await save(field, operator, value);

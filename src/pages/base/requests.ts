@@ -7,6 +7,9 @@ import { spenderOf, type Spender } from '../../access/credentials.ts';
 import { DomainError, conflict, notFound, validationFailed, fromDatabase, preconditionFailed } from '../../errors.ts';
 import { SpendCapExceeded, type ErrorCode, type Fault } from '../../errors.ts';
 import { sessionCookies, sessionOf } from '../../plugins/auth.ts';
+import { prepareJob } from '../../jobs/job-types.ts';
+import { startJob } from '../../jobs/start-job.ts';
+import type { JobType } from '../../schemas/jobs.ts';
 import { findSent, markSent } from '../../queries/records/idempotency.ts';
 import { canonicalId, etagOf } from '../../text/ids.ts';
 import { counted, type Html } from './html.ts';
@@ -120,6 +123,12 @@ export const payerOf = (request: FastifyRequest): Spender => ({
   ...spenderOf(request.caller),
   maxCredits: Number(/^\d{1,15}$/.exec(text(fieldsOf(request), priceField))?.[0] ?? 0),
 });
+
+/** Starts a job of this type. Returns undefined if the form was sent before, and starts none then. */
+export async function startOnce(request: FastifyRequest, type: JobType, body: object, payer = payerOf(request)) {
+  const plan = await prepareJob(type, request, body);
+  return once(request, async (sql) => startJob(sql, payer, await plan(sql, payer)));
+}
 
 export const fieldsOf = ({ body }: FastifyRequest): Fields => (body ?? {}) as Fields;
 

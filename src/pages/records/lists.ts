@@ -20,15 +20,14 @@ import {
   rowAct,
 } from '../base/forms.ts';
 import type { Choice, Choices } from '../base/forms.ts';
-import { once, payerOf, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
+import { startOnce, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
 import { queryOf, requireValid, linesIn, unchanged, values, type Faults, type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, savedTexts, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
-import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
-import { startJob } from '../../jobs/start-job.ts';
+import { estimateJob } from '../../jobs/job-types.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
 import { customKey, fieldType } from '../../schemas/filters.ts';
@@ -107,9 +106,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     refusal: 'Not now',
     tone: '',
     act: async (request, { id }) => {
-      const payer = payerOf(request);
-      const plan = await prepareJob('verify_list', request, { list_id: id });
-      const job = await once(request, async (sql) => startJob(sql, payer, await plan(sql, payer)));
+      const job = await startOnce(request, 'verify_list', { list_id: id });
       return jobPath(job, { list: id });
     },
   });
@@ -140,9 +137,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
       const [overwrite, max_credits] = [text(sent, 'overwrite') === '1', integer(sent, 'max_credits')];
       const body = { filters: { list_id: id }, overwrite, max_credits };
       requireValid(EnrichContacts, body);
-      const spender = spenderOf(request.caller);
-      const plan = await prepareJob('enrich_contacts', request, body);
-      return jobPath(await once(request, async (sql) => startJob(sql, spender, await plan(sql, spender))));
+      return jobPath(await startOnce(request, 'enrich_contacts', body, spenderOf(request.caller)));
     },
   });
 }
@@ -277,7 +272,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
     const fault = when(faults[`rules-${i}`], html`aria-invalid="true" aria-describedby="rules-${i}-fault"`);
-    const { kind, words } = valuesOf(field, known);
+    const [kind, words] = [kindOf(field, known), choicesOf(field, known)?.map(([, word]) => word)];
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
     if (words && !isPlural(operator)) return choice(i, 'value', 'value', some, given, fault);
     const hint = words ? html`placeholder="${words.slice(0, 2).join(', ')}"` : when(kind === 'number', decimal);
@@ -297,7 +292,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
     [
       'Comparison',
       ({ field, operator }, i) => {
-        const { kind } = valuesOf(field, known);
+        const kind = kindOf(field, known);
         const words = { ...comparisons[kind], [operator]: comparisonWord(kind, operator) };
         return choice(i, 'operator', 'comparison', words, operator, redrawn(i));
       },
@@ -310,27 +305,30 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
 
 const decimal: Html = 'inputmode="decimal"';
 
-/** Returns the kind of a field's values, and the words for them if they are known. */
-function valuesOf(field: string, known: Known): { kind: keyof typeof comparisons; words?: readonly string[] } {
+/** Returns the values that a field can have, with the words for them. Undefined: it can have others. */
+function choicesOf(field: string, known: Known): readonly Choice[] | undefined {
   const own = known.declared.find(({ key }) => key === customKey(field));
-  const type = own?.type ?? typeOf(field);
-  if (type === 'integer' || type === 'number') return { kind: 'number' };
-  if (type === 'instant' || type === 'date') return { kind: 'day' };
-  if (type === 'choice' || type === 'boolean')
-    return { kind: 'choice', words: type === 'boolean' ? ['yes', 'no'] : own!.choices };
-  if (field === 'location_country') return { kind: 'choice', words: countryChoices.map(([, name]) => name) };
-  if (field === 'verification_status') return { kind: 'choice', words: verificationChoices.map(([, word]) => word) };
-  if (field !== 'assigned_to') return { kind: 'text' };
-  const users = known.users.filter(({ active }) => active);
-  return { kind: 'choice', words: users.map(({ id }) => userWord(id, known)) };
+  if (own?.type === 'boolean') return Object.entries({ true: 'yes', false: 'no' });
+  if (own?.type === 'choice') return own.choices.map((one) => [one, one]);
+  if (field === 'assigned_to') return known.owners;
+  if (field === 'location_country') return countryChoices;
+  return field === 'verification_status' ? verificationChoices : undefined;
+}
+
+function kindOf(field: string, known: Known): keyof typeof comparisons {
+  const type = declaredType(field, known) ?? typeOf(field);
+  if (type === 'integer' || type === 'number') return 'number';
+  if (type === 'instant' || type === 'date') return 'day';
+  return choicesOf(field, known) ? 'choice' : 'text';
 }
 
 /** Returns a rule whose field was just chosen, without a comparison or a value that the field cannot have. */
 function fitting(rule: RuleGiven, known: Known): RuleGiven {
-  const { kind, words } = valuesOf(rule.field, known);
+  const [kind, choices] = [kindOf(rule.field, known), choicesOf(rule.field, known)];
   const operator = rule.operator in comparisons[kind] ? rule.operator : 'equals';
   const isDay = isInstant(rule.value) || readDay(rule.value) !== undefined;
-  const fits = words ? words.includes(rule.value) || isPlural(operator) : kind !== 'day' || isDay;
+  const isChoice = isPlural(operator) || choices?.some(([, word]) => word === rule.value);
+  const fits = choices ? isChoice : kind !== 'day' || isDay;
   return { ...rule, operator, value: fits ? rule.value : '' };
 }
 
@@ -360,11 +358,10 @@ function valueText({ field, operator, value }: Condition, known: Known): string 
 }
 
 function wordOf({ field, operator, value }: Condition, known: Known): string {
-  if (field === 'assigned_to') return userWord(value, known);
-  if (declaredType(field, known) === 'boolean') return [...truths].find(([, truth]) => truth === value)?.[0] ?? value;
   if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
     return countryName(value.toUpperCase());
-  if (field === 'verification_status') return verificationChoices.find(([status]) => status === value)?.[1] ?? value;
+  const word = choicesOf(field, known)?.find(([one]) => one === value)?.[1];
+  if (word) return word;
   if (typeOf(field) === 'instant' && isInstant(value)) {
     const day = dayOf(value);
     return value === boundOf(operator, day) ? day : value;
@@ -374,26 +371,22 @@ function wordOf({ field, operator, value }: Condition, known: Known): string {
 
 const typeOf = (field: string) => fieldType(contactFilterFields, field);
 
-/** What the words of rules are made of. */
+/** What the words of rules are made of. `owners` are the users, or their e-mail addresses where a name is ambiguous. */
 interface Known {
   users: readonly User[];
+  owners: readonly Choice[];
   declared: readonly DeclaredField[];
 }
 
 async function knownFor(request: FastifyRequest): Promise<Known> {
   const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, { object: 'contacts' })]);
-  return { users, declared };
+  const called = Map.groupBy(users, ({ name }) => fold(name));
+  const isClear = (name: string) => called.get(fold(name))!.length === 1 && !name.includes(',');
+  const owners = users.map(({ id, name, email }): Choice => [id, isClear(name) ? name : email]);
+  return { users, owners, declared };
 }
 
 const declaredType = (field: string, { declared }: Known) => declared.find(({ key }) => key === customKey(field))?.type;
-
-/** Returns the name of a user, or the e-mail address if the name is ambiguous. */
-function userWord(id: string, { users }: Known): string {
-  const found = users.find((user) => user.id === id);
-  if (!found) return id;
-  const isOnly = users.filter(({ name }) => fold(name) === fold(found.name)).length === 1;
-  return isOnly && !found.name.includes(',') ? found.name : found.email;
-}
 
 /** Converts the day of a rule to an instant. "Is at least" begins with the day. "Is more than" begins after it. */
 function boundOf(operator: RuleOperator, day: string): string | undefined {
@@ -431,17 +424,14 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   if (own) return read(own[0](text), own[1]);
   if (!whole.has(operator)) return { value };
   if (field === 'location_country') return read((await countryCodes())(text), 'a country');
-  if (field !== 'verification_status') return { value };
-  const status = verificationChoices.find(([name, word]) => [name, fold(word)].includes(fold(text)));
-  return read(status?.[0], `a status: write ${verificationChoices.map(([, word]) => word).join(', ')}`);
+  const choices = choicesOf(field, known);
+  const chosen = choices?.find(([name, word]) => [name, word.toLowerCase()].includes(text.toLowerCase()));
+  return choices ? read(chosen?.[0], `one of these: ${choices.map(([, word]) => word).join(', ')}`) : { value };
 }
-
-const truths = new Map(Object.entries({ yes: 'true', no: 'false', true: 'true', false: 'false' }));
 
 /** Functions that read a value of a field of the customer's own, and what it should be, by the type of the field. */
 const ownReaders: Partial<Record<DeclaredType, [(text: string) => string | undefined, string]>> = {
   number: [(text) => clearNumber(text)?.toString(), 'a clear number: write it as 1249.50'],
-  boolean: [(text) => truths.get(fold(text)), 'yes or no'],
   date: [readDay, 'a clear date: write it as 2026-11-25'],
 };
 
@@ -463,7 +453,8 @@ function readMoment(text: string, operator: RuleOperator): Read {
 }
 
 function ruleText(rule: Condition, known: Known): string {
-  const start = `${fieldWord('contacts', rule.field, known.declared)} ${comparisonWord(valuesOf(rule.field, known).kind, rule.operator)}`;
+  const word = comparisonWord(kindOf(rule.field, known), rule.operator);
+  const start = `${fieldWord('contacts', rule.field, known.declared)} ${word}`;
   return isEmptiness(rule.operator) ? start : `${start} ${valueText(rule, known)}`;
 }
 

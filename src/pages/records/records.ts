@@ -4,8 +4,8 @@ import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobP
 import { backPath, type FormPage } from '../base/layout.ts';
 import { hidden, controlsFor } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
-import { queryText, required, ask, passing, once, payerOf, isAdmin, requireValid, invalid } from '../base/requests.ts';
-import type { Fields, Refused, Faults } from '../base/requests.ts';
+import { queryText, required, ask, passing, once, startOnce, isAdmin, requireValid } from '../base/requests.ts';
+import { invalid, type Fields, type Refused, type Faults } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
@@ -25,8 +25,7 @@ import { canonicalId, etagOf } from '../../text/ids.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import type { Transaction } from '../../database/db.ts';
-import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
-import { startJob } from '../../jobs/start-job.ts';
+import { estimateJob } from '../../jobs/job-types.ts';
 import { spenderOf } from '../../access/credentials.ts';
 import { createList, findList } from '../../queries/crm/lists.ts';
 import type { Batch } from '../../queries/records/batches.ts';
@@ -483,9 +482,7 @@ const verifying: Act<ContactDetail> = {
       !${priceOf(price)}`;
   },
   run: async (request, rows) => {
-    const payer = payerOf(request);
-    const plan = await prepareJob('verify_email', request, { emails: emailsOf(rows), sync_crm: true });
-    return jobPath(await once(request, async (sql) => startJob(sql, payer, await plan(sql, payer))));
+    return jobPath(await startOnce(request, 'verify_email', { emails: emailsOf(rows), sync_crm: true }));
   },
 };
 
