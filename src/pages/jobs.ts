@@ -206,7 +206,7 @@ async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], us
     ['Restored', (one) => restored(one).join(', '), 'long'],
     ['Kept, as changed since', (one) => kept(one).join(', '), 'long'],
   ];
-  return columns;
+  return columns.filter(([, cell], i) => i === 0 || rows.some((row, j) => cell(row, j) !== ''));
 }
 
 function foundBy(result: JobItem['result']): string {

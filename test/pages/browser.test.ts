@@ -204,6 +204,11 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await page.getByLabel('Field of the column E-Mail').inputValue()).toBe('work_email');
     expect(await page.getByLabel('What to do with the records').inputValue()).toBe('upsert work_email');
     await expectAccessible(page, 'import preview');
+    await page.setViewportSize({ width: 390, height: 800 });
+    const buttons = page.locator('.stay > *');
+    expect((await buttons.first().boundingBox())!.y).toBeCloseTo((await buttons.nth(1).boundingBox())!.y);
+    const empty = page.locator('td:empty');
+    expect([await empty.count(), await empty.filter({ visible: true }).count()]).toEqual([2, 0]);
     await page.getByRole('button', { name: 'Import now' }).click();
     await page.getByText('pending').waitFor();
     await page.evaluate("document.querySelector('.sidebar').dataset.mark = 'kept'");

@@ -108,6 +108,8 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   expect(textOf(await admin.get(path!))).toMatch(
     /^Undo: merged 1 contact .* cannot be taken back: merge the records again/,
   );
+  const job = textOf(await admin.get(path!.replace('/changes/', '/jobs/')));
+  expect(job).toMatch(/Record Outcome Restored (?!Kept)/);
   expect((await admin.get(`/app/changes/${merge}/undo`)).location).toBe(`/app/changes/${merge}`);
   expect(textOf(await admin.get('/app/jobs'))).toContain('Undo: merged 1 contact into another');
 });
