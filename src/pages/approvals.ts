@@ -15,7 +15,7 @@ import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import { findRecords } from '../queries/history/history.ts';
 import { findChosenIfUp } from '../jobs/unlocks.ts';
-import type { EventNoun } from '../schemas/events.ts';
+import { eventNouns, type EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
 import { nameOf as nameOfRecord, plurals } from './changes.ts';
 
@@ -44,7 +44,7 @@ const kinds: readonly (readonly [RegExp, string])[] = [
 /** Returns what a call does, such as “Create contacts”. */
 function nameOf({ url }: Pick<ListedApproval, 'url'>): string {
   const { pathname } = new URL(url, 'http://localhost');
-  const noun = nouns[pathname.split('/')[3] ?? ''];
+  const noun = nounOf(pathname.split('/')[3]);
   const name = kinds.find(([pattern]) => pattern.test(pathname))?.[1] ?? url;
   return noun ? name.replace('records', plurals[noun]) : name;
 }
@@ -111,13 +111,9 @@ async function showOne(request: FastifyRequest): Promise<FormPage> {
   };
 }
 
-const nouns: Readonly<Record<string, EventNoun>> = {
-  contacts: 'contact',
-  company: 'company',
-  products: 'product',
-  opportunities: 'opportunity',
-  activities: 'activity',
-};
+/** Returns what the records are that a call changes, by the part of its path that names them. */
+const nounOf = (part?: string): EventNoun | undefined =>
+  eventNouns.find((noun) => part === noun || part === plurals[noun]);
 
 /**
  * Body of a call that waits for approval. It fits the schema of its route, but the items of a batch are not checked
@@ -160,7 +156,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   const [of = '', target] = [pathname.split('/')[3], /[0-9a-f-]{36}/.exec(pathname)?.[0]];
   const about = target && targets[of];
   if (about) return [[about[0], html`<a href="/app/${about[1]}/${target}">Open</a>`]];
-  const noun = nouns[of] ?? 'contact';
+  const noun = nounOf(of) ?? 'contact';
   const { match = 'id', items, merge_ids, contact_ids, ids, emails, filters } = sent;
   const valueIn = (item: unknown): unknown => (item as Record<string, unknown> | null)?.[match];
   const idIn = (given: unknown): string => canonicalId(typeof given === 'string' ? given : '') ?? '';
@@ -219,13 +215,9 @@ function audit(app: FastifyInstance): void {
     const by = ({ actor }: AuditEvent): string =>
       actor === 'anonymous' ? 'nobody logged in' : (names.get(actor) ?? actor);
     const choice = (name: string, label: string, textOf: (one: AuditEvent) => string): Html => {
-      const texts = [...new Set(newest.map(textOf))].toSorted();
-      return filterChoice(
-        name,
-        label,
-        [['', 'any'], ...texts.map((one) => [one, one] as const)],
-        queryText(request, name),
-      );
+      const texts = ['', ...new Set(newest.map(textOf))].toSorted();
+      const pairs = texts.map((one) => [one, one || 'any'] as const);
+      return filterChoice(name, label, pairs, queryText(request, name));
     };
     const isAsked = (name: string, text: string): boolean => ['', text].includes(queryText(request, name));
     const events = newest.filter((one) => isAsked('what', what(one)) && isAsked('by', by(one)));
@@ -254,10 +246,8 @@ function audit(app: FastifyInstance): void {
 function detailsOf({ approval, webhook: _id, url, ...details }: AuditEvent['details']): Html {
   const call = approval && html`<a href="${section}/${approval}">${nameOf({ url: url ?? '' })}</a>`;
   const texts = Object.entries(details).map(([name, value]) => {
-    const shown = name.endsWith('_at')
-      ? moment(value)
-      : html`${name === 'reason' ? value.replaceAll('_', ' ') : value}`;
-    return html`${name.replaceAll('_', ' ')}: !${shown}`;
+    const shown = html`${name === 'reason' ? plain(value).toLowerCase() : value}`;
+    return html`${name.replaceAll('_', ' ')}: !${name.endsWith('_at') ? moment(value) : shown}`;
   });
   return [...(call ? [call] : []), ...texts].join('; ');
 }

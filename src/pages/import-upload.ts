@@ -118,16 +118,10 @@ const discardRest: onSendAsyncHookHandler = async ({ raw }, _reply, payload) => 
 const isFormFault = (error: unknown): boolean =>
   error instanceof Error &&
   !(error instanceof DomainError) &&
-  (formErrorCodes.has((error as FastifyError).code) || /multipart|boundary/i.test(error.message));
+  (formErrorCode.test((error as FastifyError).code) || /multipart|boundary/i.test(error.message));
 
 /** Error codes of @fastify/multipart. Errors of the parser that it uses have no code. */
-const formErrorCodes: ReadonlySet<string> = new Set([
-  'FST_PARTS_LIMIT',
-  'FST_FILES_LIMIT',
-  'FST_FIELDS_LIMIT',
-  'FST_PROTO_VIOLATION',
-  'FST_INVALID_JSON_FIELD_ERROR',
-]);
+const formErrorCode = /^FST_((PARTS|FILES|FIELDS)_LIMIT|PROTO_VIOLATION|INVALID_JSON_FIELD_ERROR)$/;
 
 function draftOf(fields: Fields, filename: string): ImportCreate {
   const ofFile = [...filename.replaceAll(/\p{C}/gu, '')].slice(0, 100).join('').trim();

@@ -33,8 +33,10 @@ import { chosenList, chosenListId, listControls, namesList } from './records/rec
 function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
   const happened = ({ error, warning }: Failure): Html =>
-    html`${error === undefined ? 'written, with a value left out' : 'not written'}<br />
-      <small class="fault">${inWords(object, error ?? warning ?? '')}</small>`;
+    twoLines(
+      error === undefined ? 'written, with a value left out' : 'not written',
+      html`${inWords(object, error ?? warning ?? '')}`,
+    );
   const valueOf =
     (header: string) =>
     ({ record }: Failure) =>
@@ -218,10 +220,7 @@ const findImport = (request: FastifyRequest): Promise<Import> =>
   lookUp(request, requireImport, idOf(request, 'import'), allImports);
 
 const columns: readonly Column<Import>[] = [
-  [
-    'Import',
-    (one) => twoLines(link(titleOf(one), pathOf(one)), `${modeText(one)}${one.dry_run ? ', check only' : ''}`),
-  ],
+  ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeText(one))],
   ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
   ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
   ['Failed', ({ failed }) => count(failed), 'number'],
@@ -269,8 +268,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   return {
     title: titleOf(found),
     status,
-    lead: html`!${statusBadge(found.status, found.dry_run)} ${modeText(found)}${found.dry_run ? ', check only' : ''} ·
-    !${moment(found.created_at)}`,
+    lead: html`!${statusBadge(found.status, found.dry_run)} ${modeText(found)} · !${moment(found.created_at)}`,
     isLive: isRunning,
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}

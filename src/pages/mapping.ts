@@ -9,7 +9,7 @@ import { select, controlsFor, hidden, enterButton, type Choice } from './base/fo
 import { text, unchanged, type Fields } from './base/requests.ts';
 import { when, sideBySide, table, html, bullets, quiet, count, counted, linkButton, someNames } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
-import { fieldWord, phoneNumber } from './base/words.ts';
+import { fieldWord, phoneNumber, typeWords } from './base/words.ts';
 import { addedHeaders } from '../files/layout.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
@@ -131,7 +131,7 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
     const name = `column-${i}`;
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
     const as = [
-      type && customKey(field) !== undefined ? typeLabels[type] : '',
+      type && customKey(field) !== undefined ? typeWords[type === 'instant' ? 'date' : type].toLowerCase() : '',
       preview.mapping_from?.[header] ? '' : 'nothing says what it is',
     ];
     const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
@@ -154,15 +154,6 @@ function choicesFor(object: ImportObject, header: string, field: string): string
   const others = [isOwn ? custom : '', field].filter((name) => name !== '' && !names.includes(name));
   return [...new Set([...others, ...names])];
 }
-
-const typeLabels = {
-  instant: 'a date',
-  text: 'text',
-  number: 'number',
-  boolean: 'yes or no',
-  date: 'date',
-  url: 'web address',
-};
 
 const invalidLabels: Record<InvalidValues, string> = {
   skip: 'leave out the value',
@@ -214,8 +205,10 @@ export function modesFor(object: ImportObject): Choice[] {
   ];
 }
 
-export const modeText = (found: Pick<Import, 'object' | 'mode' | 'match'>): string =>
-  modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
+export function modeText(found: Pick<Import, 'object' | 'mode' | 'match' | 'dry_run'>): string {
+  const word = modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
+  return found.dry_run ? `${word}, check only` : word;
+}
 
 const firstLines = { names: 'names the columns', record: 'is a record already' };
 

@@ -201,11 +201,7 @@ const notices: Record<string, string> = {
 
 const columns: readonly Column<Endpoint>[] = [
   ['Endpoint', (one) => twoLines(link(one.url, pathOf(one)), html`${one.description}`), 'long'],
-  [
-    'State',
-    (one) =>
-      html`!${stateOf(one)} !${when(troubleOf(one), html`<br /><small class="fault">!${troubleOf(one)}</small>`)}`,
-  ],
+  ['State', (one) => twoLines(stateOf(one), troubleOf(one))],
   ['Waiting', waitingOf, 'number'],
   ['Last success', ({ last_success_at }) => moment(last_success_at, 'Never')],
   ['Last failure', ({ last_failure_at }) => moment(last_failure_at, 'Never')],
@@ -228,15 +224,12 @@ function showForm(request: FastifyRequest, { faults }: Refused, stored?: Endpoin
   const ofBulk = tick('checkbox', ['bulk', 'on'], 'Also send changes of records that imports and jobs make', bulk);
   const events = html`!${faultText('types', faults)} !${sideBySide(...ticks)}
     <p>!${ofBulk}</p>`;
-  const [title, verb, back] = stored
-    ? ['Change the endpoint', 'Save', pathOf(stored)]
-    : ['New endpoint', 'Create the endpoint', section];
   return {
-    title,
+    title: stored ? 'Change the endpoint' : 'New endpoint',
     lead: 'What you choose here is sent to your URL when it happens.',
     body: html`!${versionField(settings)}
     !${card(html`!${address} !${area('description', 'Description', 'What the endpoint is for.')}`)}
-    !${group('Events', events)} !${buttons(verb, back)}`,
+    !${group('Events', events)} !${stored ? buttons('Save', pathOf(stored)) : buttons('Create the endpoint', section)}`,
     attributes: 'data-once',
   };
 }
