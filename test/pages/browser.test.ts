@@ -123,6 +123,16 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('a rule offers the values of its field as soon as the field is chosen', async () => {
+    const page = await open('/app/lists/new');
+    await page.getByLabel('Rule 1: field').selectOption('Country');
+    await page.getByLabel('Rule 1: value').selectOption('Germany');
+    await page.getByLabel('Rule 1: field').selectOption('Created');
+    await page.locator('input[type="date"]').fill('2026-11-25');
+    expect(await page.getByLabel('Rule 1: comparison').inputValue()).toBe('equals');
+    await page.close();
+  });
+
   test('a card is dragged to another stage, and the move can be undone there', async () => {
     const stages = await stagesOf(customer);
     const body = await opportunityBody(customer, { name: 'Two engines', stage_id: stages[0]!.id });
