@@ -121,33 +121,25 @@ export const reasonWord = (reason: ItemReason): string => reasons[reason] ?? pla
 
 const equality = { equals: 'is', not_equals: 'is not', in: 'is one of', not_in: 'is none of' };
 const emptiness = { is_empty: 'is empty', is_not_empty: 'is not empty' };
-const order = {
-  greater_than: 'is more than',
-  greater_or_equal: 'is at least',
-  less_than: 'is less than',
-  less_or_equal: 'is at most',
-};
-const dayOrder = {
-  greater_than: 'is after',
-  greater_or_equal: 'is on or after',
-  less_than: 'is before',
-  less_or_equal: 'is on or before',
-};
-const matching = {
-  contains: 'contains',
-  not_contains: 'does not contain',
-  starts_with: 'begins with',
-  ends_with: 'ends with',
-};
-const operatorWords: Words<RuleOperator> = { ...matching, ...equality, ...order, ...emptiness };
+const order = (more: string, least: string, less: string, most: string) =>
+  ({ greater_than: more, greater_or_equal: least, less_than: less, less_or_equal: most }) as const;
 
 /** The comparisons that fit the values of a field, in words, by the kind of the values. */
 export const comparisons = {
-  text: { ...matching, ...equality, ...emptiness },
+  text: {
+    contains: 'contains',
+    not_contains: 'does not contain',
+    ...equality,
+    starts_with: 'begins with',
+    ends_with: 'ends with',
+    ...emptiness,
+  },
   choice: { ...equality, ...emptiness },
-  number: { ...equality, ...order, ...emptiness },
-  day: { equals: 'is', ...dayOrder, ...emptiness },
+  number: { ...equality, ...order('is more than', 'is at least', 'is less than', 'is at most'), ...emptiness },
+  day: { equals: 'is', ...order('is after', 'is on or after', 'is before', 'is on or before'), ...emptiness },
 } satisfies Record<string, Partial<Words<RuleOperator>>>;
+
+const operatorWords: Words<RuleOperator> = { ...comparisons.text, ...comparisons.number };
 
 export const comparisonWord = (kind: keyof typeof comparisons, operator: RuleOperator): string =>
   (comparisons[kind] as Partial<Words<RuleOperator>>)[operator] ?? operatorWords[operator] ?? operator;

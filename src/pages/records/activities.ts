@@ -12,7 +12,7 @@ import { when, sideBySide, pager, pathWith, quiet, dialogLink, link, html, dayIn
 import { linkButton } from '../base/html.ts';
 import { readDay, startOf, endOf, today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
-import { editor, requireRecord, usersOf, userChoices, type Draft } from './editor.ts';
+import { editor, requireRecord, usersOf, userChoices, contactSuggestions, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
 import { companyKind, contactKind, type RecordKind, type References } from './kinds.ts';
@@ -60,9 +60,8 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const draft = sent ?? (stored ? draftOf(stored) : { type: 'task', assigned_to: request.caller.userId });
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
       const more = { faults, theirs, ...(!stored && { about: {} }) };
-      const about = stored
-        ? ''
-        : controlsFor(draft, faults).input('about', 'About', { hint: aboutHint, more: suggested });
+      const { input } = controlsFor(draft, faults, {}, ['about']);
+      const about = when(!stored, input('about', 'About', { hint: aboutHint, more: contactSuggestions }));
       const controls = html`!${about} !${activityControls(draft, await usersOf(request), more)}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
       return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
@@ -82,8 +81,6 @@ export async function activities(app: FastifyInstance): Promise<void> {
 export const newTask: Html = linkButton('New task', `${path}/new`, '', 'data-dialog');
 
 const aboutHint = 'A contact or a company: its name or its e-mail address.';
-
-const suggested: Html = 'autocomplete="off" required data-suggest="/app/contacts" data-parameter="search"';
 
 /** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
 async function newActivityOf(request: FastifyRequest): Promise<Draft> {

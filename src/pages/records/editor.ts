@@ -427,7 +427,12 @@ const inputModes: Partial<Record<FormField['control'], Html>> = {
   link: 'inputmode="url"',
 };
 
-export const companySuggestions: Html = 'autocomplete="off" data-suggest="/app/companies" data-parameter="search"';
+const suggestionsOf = (table: string): Html =>
+  html`autocomplete="off" data-suggest="/app/${table}" data-parameter="search"`;
+
+export const companySuggestions = suggestionsOf('companies');
+
+export const contactSuggestions = suggestionsOf('contacts');
 
 export const userChoices = (users: readonly User[], chosen: string): Choice[] => [
   ['', 'nobody'],

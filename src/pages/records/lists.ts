@@ -326,9 +326,9 @@ function kindOf(field: string, known: Known): keyof typeof comparisons {
 function fitting(rule: RuleGiven, known: Known): RuleGiven {
   const [kind, choices] = [kindOf(rule.field, known), choicesOf(rule.field, known)];
   const operator = rule.operator in comparisons[kind] ? rule.operator : 'equals';
-  const isDay = isInstant(rule.value) || readDay(rule.value) !== undefined;
-  const isChoice = isPlural(operator) || choices?.some(([, word]) => word === rule.value);
-  const fits = choices ? isChoice : kind !== 'day' || isDay;
+  const fits = choices
+    ? isPlural(operator) || choices.some(([, word]) => word === rule.value)
+    : kind !== 'day' || isInstant(rule.value) || readDay(rule.value) !== undefined;
   return { ...rule, operator, value: fits ? rule.value : '' };
 }
 

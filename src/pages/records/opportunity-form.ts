@@ -23,7 +23,7 @@ import { formMessage, type Fields } from '../base/requests.ts';
 import { when, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords, phoneNumber, priorityWords, money } from '../base/words.ts';
-import { editor, requireRecord, usersOf, companySuggestions, userChoices } from './editor.ts';
+import { editor, requireRecord, usersOf, companySuggestions, contactSuggestions, userChoices } from './editor.ts';
 import type { Draft, EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
 import { pipelinesFor } from './pipelines.ts';
@@ -296,7 +296,6 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
       return tick('checkbox', [name, one.id], html`${words}`, ticked.includes(one.id));
     });
   };
-  const suggested: Html = 'maxlength="2048" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
   const { input, area, choice } = controlsFor(draft, faults, {}, ['name']);
   const words = opportunityWords;
   const stages = pipelines.flatMap(({ name, currency, stages }) =>
@@ -327,7 +326,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
       'With whom',
       html`!${sideBySide(
         input('company', words.company_id, { hint: 'A new name makes a company.', more: companySuggestions }),
-        input('contacts', 'Add contacts', { hint: 'Names or e-mail addresses, with commas.', more: suggested }),
+        input('contacts', 'Add contacts', { hint: 'Names or e-mails, with commas.', more: contactSuggestions }),
       )}
       !${when(people.length > 0, html`<p class="row">!${ticks('contact', people)}</p>`)}
       !${when(present.length > 0, choices('Contacts to take out', ticks('remove', present)))}`,
