@@ -175,7 +175,7 @@ test('the values of rules are written as people write them: users, days, countri
       do: 'save',
     });
   for (const [field, operator, value, read] of [
-    ['assigned_to', 'equals', user.email, user.userId],
+    ['assigned_to', 'equals', 'grace hopper', user.userId],
     ['created_at', 'greater_or_equal', '25.11.2026', '2026-11-25T00:00:00.000Z'],
     ['created_at', 'greater_than', '25 Nov 2026', '2026-11-25T23:59:59.999Z'],
     ['created_at', 'less_or_equal', '2026-11-25', '2026-11-25T23:59:59.999Z'],
@@ -203,7 +203,7 @@ test('the values of rules are written as people write them: users, days, countri
   expect(textOf(await admin.get((await admin.get(own)).location!))).toContain('Own vip is no');
   for (const [field, operator, value, message] of [
     ['custom_fields.vip', 'equals', 'maybe', '“maybe” is not one of these: yes, no'],
-    ['assigned_to', 'equals', 'Nobody', '“Nobody” is not a user'],
+    ['assigned_to', 'equals', 'Nobody', '“Nobody” is not one of these: '],
     ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
     ['created_at', 'not_equals', '2026-11-25', 'Choose “is on or after” or “is on or before” for a date'],
     ['location_country', 'equals', 'Germoney', '“Germoney” is not a country'],

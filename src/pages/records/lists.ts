@@ -31,7 +31,6 @@ import { estimateJob } from '../../jobs/job-types.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
 import { customKey, fieldType } from '../../schemas/filters.ts';
-import type { User } from '../../schemas/accounts.ts';
 import type { DeclaredField, DeclaredType } from '../../schemas/wire.ts';
 import { countryCodes } from '../../files/phones.ts';
 import { clearNumber } from '../../files/values.ts';
@@ -373,7 +372,6 @@ const typeOf = (field: string) => fieldType(contactFilterFields, field);
 
 /** What the words of rules are made of. `owners` are the users, or their e-mail addresses where a name is ambiguous. */
 interface Known {
-  users: readonly User[];
   owners: readonly Choice[];
   declared: readonly DeclaredField[];
 }
@@ -383,7 +381,7 @@ async function knownFor(request: FastifyRequest): Promise<Known> {
   const called = Map.groupBy(users, ({ name }) => fold(name));
   const isClear = (name: string) => called.get(fold(name))!.length === 1 && !name.includes(',');
   const owners = users.map(({ id, name, email }): Choice => [id, isClear(name) ? name : email]);
-  return { users, owners, declared };
+  return { owners, declared };
 }
 
 const declaredType = (field: string, { declared }: Known) => declared.find(({ key }) => key === customKey(field))?.type;
@@ -415,8 +413,7 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   const [text, type] = [value.trim(), typeOf(field)];
   const read = (found: string | false | undefined, what: string): Read =>
     found ? { value: found } : { fault: `“${text}” is not ${what}` };
-  if (field === 'assigned_to') return readUser(text, known);
-  if (type === 'uuid') return read(canonicalId(text) && text, 'an id');
+  if (type === 'uuid' && field !== 'assigned_to') return read(canonicalId(text) && text, 'an id');
   if (type === 'instant') return readMoment(text, operator);
   if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
   if (text === '') return { fault: 'write a value, or choose “is empty”' };
@@ -426,23 +423,18 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   if (field === 'location_country') return read((await countryCodes())(text), 'a country');
   const choices = choicesOf(field, known);
   const chosen = choices?.find(([name, word]) => [name, word.toLowerCase()].includes(text.toLowerCase()));
-  return choices ? read(chosen?.[0], `one of these: ${choices.map(([, word]) => word).join(', ')}`) : { value };
+  const words = choices?.slice(0, maxNamed).map(([, word]) => word);
+  return words ? read(chosen?.[0], `one of these: ${words.join(', ')}`) : { value };
 }
+
+/** Maximum number of choices that a message names. */
+const maxNamed = 10;
 
 /** Functions that read a value of a field of the customer's own, and what it should be, by the type of the field. */
 const ownReaders: Partial<Record<DeclaredType, [(text: string) => string | undefined, string]>> = {
   number: [(text) => clearNumber(text)?.toString(), 'a clear number: write it as 1249.50'],
   date: [readDay, 'a clear date: write it as 2026-11-25'],
 };
-
-function readUser(text: string, { users }: Known): Read {
-  const found = users.filter(({ id, name, email }) =>
-    [id, fold(email), fold(name)].includes(canonicalId(text) ?? fold(text)),
-  );
-  if (found.length === 1) return { value: found[0]!.id };
-  if (found.length > 1) return { fault: `several users are called “${text}”: write the e-mail address` };
-  return { fault: `“${text}” is not a user: write a name or an e-mail address` };
-}
 
 function readMoment(text: string, operator: RuleOperator): Read {
   if (isInstant(text)) return { value: text };
