@@ -234,9 +234,8 @@ function requireAdminFor(request: FastifyRequest, { counts }: ToldChange): void 
     throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
 }
 
-async function requireChange(request: FastifyRequest): Promise<ToldChange> {
-  return required(await ask(request, findChange, eventNouns, idOf(request, 'change')), 'change');
-}
+const requireChange = async (request: FastifyRequest): Promise<ToldChange> =>
+  required(await ask(request, findChange, eventNouns, idOf(request, 'change')), 'change');
 
 interface Undone {
   change: ToldChange;

@@ -100,9 +100,8 @@ const changeOf = (request: FastifyRequest, { id }: User) => ({
   by: actorOf(request),
 });
 
-async function requireUser(request: FastifyRequest): Promise<User> {
-  return oneOf(request, 'user', await lookUp(request, listUsers));
-}
+const requireUser = async (request: FastifyRequest): Promise<User> =>
+  oneOf(request, 'user', await lookUp(request, listUsers));
 
 function actsOf({ id, name, role, active }: User): Html {
   const other = role === 'admin' ? 'member' : 'admin';

@@ -47,7 +47,8 @@ export async function prospects(app: FastifyInstance): Promise<void> {
           People you do not know yet. ${isAdmin(request) ? 'Unlock them' : 'An admin can unlock them'} to see their
           addresses and phones.
         </p>
-        !${filterForm(view)} !${heading(all, unlocked)}
+        !${filterForm(view)}
+        <p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>
         !${page.rows.length === 0 ? none(view, all) : results(page.rows, view, all - unlocked, isAdmin(request))}
         !${cursorPager(request, page.nextCursor)}`,
     };
@@ -112,9 +113,6 @@ function textControl(name: TextField, view: ProspectView): Html {
   return html`<label>${prospectWords[name]} !${textInput(attributes, value, 'search')}</label>
     <noscript><a href="${suggest}" aria-label="${spoken}">Suggestions</a></noscript>`;
 }
-
-const heading = (all: number, unlocked: number): Html =>
-  html`<p><strong>${count(all)}</strong> match, of which you have unlocked <strong>${count(unlocked)}</strong></p>`;
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
   const shown = table('Prospects', columnsFor(isAdmin), rows);
