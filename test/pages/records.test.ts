@@ -189,16 +189,6 @@ describe('a contact', () => {
   });
 });
 
-test('a country is found by its name in any language', async () => {
-  await makeContacts(2, { location_country: 'DE' });
-  await makeContacts(1, { location_country: 'FR' });
-  const found = await admin.get('/app/contacts?country=Deutschland&title=');
-  expect(found.location).toBe('/app/contacts?country=DE');
-  expect(textOf(await admin.get(found.location!))).toContain('2 contacts');
-  const unknown = textOf(await admin.get('/app/contacts?country=Atlantis'));
-  expect(unknown).toMatch(/No country is called “Atlantis”, .* 3 contacts/);
-});
-
 test('the form of a new company asks for its type; that of a company that came with a contact need not be given one', async () => {
   const required = async (path: string) =>
     [...(await admin.get(path)).body.matchAll(/name="(\w+)"[^>]* required/g)].map(([, name]) => name);

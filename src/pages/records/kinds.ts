@@ -70,13 +70,12 @@ export interface FilterControl {
   name: string;
   label: string;
   /**
-   * Kind of control. `list`, `country`, `status` and `user` are selects, and `since` asks for the first day. `hidden`
-   * only keeps ids from the address, joined by points, and `any` several searches of which one must match.
+   * Kind of control. A `text` matches every value that contains it. `list`, `country`, `status` and `user` are selects,
+   * and `since` asks for the first day. `hidden` only keeps ids from the address, joined by points, and `any` several
+   * searches of which one must match.
    */
   control: 'search' | 'text' | 'country' | 'list' | 'status' | 'user' | 'since' | 'hidden' | 'any';
   field: string;
-  /** True if the filter matches every value that contains the given text. */
-  isPart?: true;
 }
 
 export interface RecordColumn<Row> {
@@ -214,13 +213,13 @@ export function viewOf({ controls, columns, schemas }: Controls, fields: Fields)
 }
 
 export function filtersOf(controls: readonly FilterControl[], { values }: Pick<View, 'values'>): GivenFilters {
-  const given = controls.flatMap(({ name, field, isPart, control }): [string, unknown][] => {
+  const given = controls.flatMap(({ name, field, control }): [string, unknown][] => {
     const value = values[name];
     if (value === undefined) return [];
     if (control === 'since') return [[field, { gte: startOf(readDay(value) ?? value) }]];
     if (control === 'hidden') return [[field, value.split('.')]];
     if (control === 'any') return [[field, value.split(';', 10).map((one) => ({ search: one }))]];
-    return [[field, isPart ? { contains: value } : value]];
+    return [[field, control === 'text' ? { contains: value } : value]];
   });
   return Object.fromEntries(given) as GivenFilters;
 }
@@ -290,10 +289,10 @@ export const contactKind: RecordKind<ContactDetail> = {
   searched: 'names, e-mails, phones and companies',
   controls: [
     { name: 'search', label: 'Search', control: 'search', field: 'search' },
-    { name: 'company', label: 'Company', control: 'text', field: 'company.company_name', isPart: true },
-    { name: 'title', label: word('job_title'), control: 'text', field: 'job_title', isPart: true },
+    { name: 'company', label: 'Company', control: 'text', field: 'company.company_name' },
+    { name: 'title', label: word('job_title'), control: 'text', field: 'job_title' },
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
-    { name: 'city', label: word('location_locality'), control: 'text', field: 'location_locality', isPart: true },
+    { name: 'city', label: word('location_locality'), control: 'text', field: 'location_locality' },
     { name: 'list', label: 'List', control: 'list', field: 'list_id' },
     { name: 'status', label: status, control: 'status', field: 'verification_status' },
     { name: 'owner', label: 'Owner', control: 'user', field: 'assigned_to' },
@@ -393,8 +392,8 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   searched: 'company names',
   controls: [
     { name: 'search', label: 'Search', control: 'search', field: 'search' },
-    { name: 'industry', label: 'Industry', control: 'text', field: 'industry', isPart: true },
-    { name: 'type', label: 'Type', control: 'text', field: 'type', isPart: true },
+    { name: 'industry', label: 'Industry', control: 'text', field: 'industry' },
+    { name: 'type', label: 'Type', control: 'text', field: 'type' },
     { name: 'country', label: 'Country', control: 'country', field: 'location_country' },
     { name: 'status', label: 'Status', control: 'status', field: 'verification_status' },
     { name: 'since', label: 'Created since', control: 'since', field: 'created_at' },

@@ -1,12 +1,10 @@
-import { verificationChoices, countryChoices, countryName, customValue } from '../base/words.ts';
-import { undoButton, doneNotice, filters, numberedPager, option, select, tick, hidden } from '../base/forms.ts';
+import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
+import { undoButton, doneNotice, filters, numberedPager, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, type Choice } from '../base/forms.ts';
 import { queryText, customName, isAdmin, queryOf, ask, text, passing, readForm, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
-import { countryCodes } from '../../files/phones.ts';
-import { countries } from '../../schemas/formats.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
@@ -40,13 +38,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
-    const { country: typed, ...given } = queryOf(request);
-    const country = text({ typed }, 'typed').trim();
-    const code = country === '' || countries.has(country) ? country : (await countryCodes())(country);
-    if (code !== '' && code !== country) return pathWith(path, { ...given, country: code });
-    const view = viewOf(kind, { ...given, country: code });
-    const unknown = `No country is called “${country}”, so these are the ${title.toLowerCase()} of all countries.`;
-    const { caller } = request;
+    const view = viewOf(kind, queryOf(request));
     const filters = filtersOf(kind.controls, view);
     const { list, of = '' } = view.values;
     const companies = of.split('.').flatMap((id) => canonicalId(id) ?? []);
@@ -62,7 +54,14 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     ]);
     const { done, none: noneInList, ...shown } = ofList ?? {};
     const names = someNames(employers.map(companyKind.nameOf), maxNamed, companies.length);
-    const known = { lists, users, me: caller.userId, others, employers: names, ...(ofList && list && { list }) };
+    const known = {
+      lists,
+      users,
+      me: request.caller.userId,
+      others,
+      employers: names,
+      ...(ofList && list && { list }),
+    };
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
     const rows = (await kind.withCounts?.(request, found)) ?? found;
@@ -71,8 +70,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       ...shown,
-      body: html`!${doneText(request, kind, done)} !${when(code !== country, notice(unknown, 'warning'))}
-        !${filterForm(kind, view, known)}
+      body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
         <div class="row">!${chips(kind, view, known)} !${when(!ofList || parametersOf(view).size > 1, views)}</div>
         !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
@@ -197,14 +195,8 @@ function controlOf({ name, label, control }: FilterControl, value: string, known
   if (control === 'any') return '';
   if (control === 'hidden') return value === '' ? '' : hidden({ [name]: value });
   if (control === 'since') return html`<label>${label} <input type="date" name="${name}" value="${value}" /></label>`;
-  if (control === 'search' || control === 'text')
+  if (control === 'text')
     return html`<label>${label} <input name="${name}" value="${value}" maxlength="256" autocomplete="off" /> </label>`;
-  if (control === 'country')
-    return html`<label
-        >${label}
-        <input name="${name}" value="${countryName(value)}" maxlength="100" autocomplete="off" list="countries"
-      /></label>
-      <datalist id="countries">!${countryChoices.map(([, country]) => option(country, '', ''))}</datalist>`;
   const choice = select(html`name="${name}"`, [['', 'any'], ...choicesOf(control, known, value)], value);
   return html`<label>${label} !${choice}</label>`;
 }
