@@ -11,7 +11,7 @@ import type { Change } from '../schemas/events.ts';
 import type { Import } from '../schemas/imports.ts';
 import { finalStatuses, allJobs, pools, type Job } from '../schemas/jobs.ts';
 import { titleOf } from './import-upload.ts';
-import { activityNotices, newTask, taskSections } from './records/activities.ts';
+import { newTask, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
@@ -58,7 +58,7 @@ export async function start(app: FastifyInstance): Promise<void> {
         ${count(credits.verification.balance)} to verify`,
       actions: when(!isNew, newTask),
       isLive: running.isLive,
-      done: activityNotices,
+      done: {},
       body: workplace(
         html`!${tasks} !${deals}`,
         'What happened',

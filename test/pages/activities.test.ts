@@ -26,11 +26,12 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   await make(customer, '/contacts', contactBody({ first_name: 'Anne', last_name: 'Lovelace' }));
   const path = '/app/activities/new';
   for (const page of ['/app', '/app/activities']) expect((await admin.get(page)).body).toContain(`href="${path}"`);
+  expect(textOf(await admin.get(path))).toMatch(/^New task .* Create the task/);
   const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
   expect(textOf(await add('Nobody'))).toContain('Name a contact or a company.');
   expect(textOf(await add('Lovelace'))).toContain('Several are found by “Lovelace”: write the e-mail address.');
   const made = await admin.get((await add('ada lovelace')).location!);
-  expect(made.location).toBe(`/app/contacts/${ada}?done=activity-created`);
+  expect(made.location).toBe(`/app/contacts/${ada}?done=created`);
   expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);
 });
 

@@ -117,7 +117,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await expectAccessible(page, 'refused dialog');
     await write('New');
     await dialog.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('The change is saved.').waitFor();
+    await page.getByText('It is saved.').waitFor();
     expect(new URL(page.url()).pathname).toBe(`/app/contacts/${contact_id}`);
     expect((await customer.get(`/activities/${note}`)).body.body).toBe('New');
     await page.close();

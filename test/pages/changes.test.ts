@@ -186,7 +186,7 @@ test('what was deleted stands under Deleted, and is restored from there or from 
   const etag = /name="etag" value="([^"]*)"/.exec(page.body)![1]!.replaceAll('&#34;', '"').replaceAll('&quot;', '"');
   const gone = await admin.submit(`/app/contacts/${id}/delete`, { etag });
   const after = await admin.get(String(gone.headers['location']));
-  expect(textOf(after)).toContain('1 contact is deleted. Undo');
+  expect(textOf(after)).toContain('It is deleted. Undo');
   const deleted = await admin.get('/app/deleted');
   expect(textOf(deleted)).toContain('Ada Lovelace contact');
   const path = undoPath(after.body).replace(/\?.*/, '');

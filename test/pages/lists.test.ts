@@ -46,7 +46,7 @@ test('a list is made of rules in words, with the number of matches before it is 
   expectPage(lost, 400, 'Choose a field for “CEO”');
   const saved = await admin.submit('/app/lists/new', { name: 'Engineers', ...rules, do: 'save' });
   const page = textOf(await admin.get((await admin.get(saved.location!)).location!));
-  expect(page).toContain('The list is created.');
+  expect(page).toContain('It is created.');
   expect(page).toMatch(/Job title contains engineer or Country is one of Germany, Austria/);
   expect(page).toContain('2 contacts');
 });

@@ -21,7 +21,7 @@ describe('products', () => {
     const made = await member.submit('/app/products/new', { name: ' Chair ', price: '€ 1.249,90', currency: 'eur' });
     expect(made.location).toMatch(/^\/app\/products\/[^/]+\?done=created$/);
     const list = await member.get((await member.get(made.location!)).location!);
-    expect(textOf(list)).toMatch(/The product is created\. .* Chair €1,249\.90 per piece 0 Delete/);
+    expect(textOf(list)).toMatch(/It is created\. .* Chair €1,249\.90 per piece 0 Delete/);
     const id = /products\/([^/]+)\/edit/.exec(list.body)![1]!;
     expect(await stored(id)).toMatchObject({
       name: 'Chair',

@@ -42,11 +42,20 @@ export const cursorPager = (request: FastifyRequest, next: string | undefined): 
     next: next && addressAt(request, { cursor: next }),
   });
 
+const usualTexts = {
+  created: 'It is created.',
+  changed: 'It is saved.',
+  deleted: 'It is deleted.',
+  moved: 'It is moved.',
+  completed: 'The task is done.',
+  reopened: 'The task is open again.',
+  undone: 'It is taken back.',
+};
+
 export function doneNotice(request: FastifyRequest, given: Readonly<Record<string, string>> = {}): Html {
   const done = queryText(request, 'done');
   if (done === 'sent') return sentBefore;
-  const usual = { deleted: 'It is deleted.', moved: 'It is moved.', undone: 'It is taken back.' };
-  const texts: Readonly<Record<string, string>> = { ...usual, ...given };
+  const texts: Readonly<Record<string, string>> = { ...usualTexts, ...given };
   return Object.hasOwn(texts, done) ? notice(texts[done]!, 'good', undoButton(request)) : '';
 }
 

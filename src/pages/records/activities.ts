@@ -30,7 +30,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/activities/:id', forMembers, async (request) => {
     const found = await requireActivity(request);
-    return `${recordPathOf(found)}?done=activity-${queryText(request, 'done')}`;
+    return pathWith(recordPathOf(found), { done: queryText(request, 'done') });
   });
 
   addAction(app, '/activities/:id/done', forMembers, async (request) => {
@@ -52,6 +52,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
   editor<Activity>(app, {
     path,
     noun: 'activity',
+    newNoun: 'task',
     schemas: { create: ActivityCreate, patch: ActivityPatch },
     about: requireActivity,
     nameOf: ({ type, title }) => title || `this ${activityWords[type].word.toLowerCase()}`,
@@ -72,8 +73,6 @@ export async function activities(app: FastifyInstance): Promise<void> {
     question: ({ title, body }) =>
       html`<strong>${title || body.slice(0, 200)}</strong> is deleted. This can be undone.`,
     back: backOf,
-    changed: 'activity-changed',
-    afterDeletion: (found, request) => pathWith(backOf(found, request), { done: 'activity-deleted' }),
   });
 }
 
@@ -278,7 +277,7 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
   return {
     title: 'Tasks',
     actions: newTask,
-    done: activityNotices,
+    done: {},
     body: html`!${filters(
       path,
       html`!${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
@@ -287,14 +286,6 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
     !${await taskSections(request, isPart ? [show] : openParts, of)}`,
   };
 }
-
-export const activityNotices = {
-  'activity-created': 'It is saved.',
-  'activity-changed': 'The change is saved.',
-  'activity-deleted': 'It is deleted.',
-  completed: 'The task is done.',
-  reopened: 'The task is open again.',
-};
 
 interface Workplace {
   id: string;
@@ -317,7 +308,7 @@ export function recordPage(
       const { body, faults = [] } = activityOf(request, undefined);
       requireValid(ActivityCreate, body, faults);
       const id = await once(request, (sql) => activityWrites.create(sql, request.caller.customerId, body as never));
-      return pathWith(urlOf(request), { done: id === undefined ? 'sent' : 'activity-created' });
+      return pathWith(urlOf(request), { done: id === undefined ? 'sent' : 'changed' });
     } catch (error) {
       return show(request, refusalOf(error));
     }

@@ -25,6 +25,8 @@ import type { User } from '../../schemas/accounts.ts';
 interface Editable<Row> {
   path: string;
   noun: string;
+  /** Noun in the title of the form for a new record. Default: `noun`. */
+  newNoun?: string;
   /** Without `create`, which the function `create` needs, there is no form for a new record. */
   schemas: { create?: object; patch: object };
   about: (request: FastifyRequest) => Promise<Row>;
@@ -33,8 +35,6 @@ interface Editable<Row> {
   tagOf?: (row: Row) => string;
   bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<Draft> | Draft;
   controls: (form: EditForm<Row>, request: FastifyRequest) => Promise<Html> | Html;
-  /** Verb on the button for a new record. Default: `Save`. */
-  verb?: 'Create';
   /**
    * Returns a notice of what the user may not want, such as a second record of the same person, or undefined. The user
    * can save the form all the same.
@@ -48,9 +48,6 @@ interface Editable<Row> {
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
   /** Returns the path to which a form leads back. Default: the record's page. */
   back?: (row: Row, request: FastifyRequest) => string;
-  /** Name of the message on the page to which a saved form leads back. Default: `changed`. */
-  changed?: string;
-  afterDeletion?: (row: Row, request: FastifyRequest) => string;
   access?: PageAccess;
 }
 
@@ -73,7 +70,7 @@ export interface EditForm<Row> extends Refused {
  * form again.
  */
 export function editor<Row extends { id: string }>(app: FastifyInstance, kind: Editable<Row>): void {
-  const { path, noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
+  const { path, noun, newNoun = noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   // `in` is the list from which the user came to the record.
   const backOf = kind.back ?? (({ id }: Row, request) => pathWith(`${path}/${id}`, { in: queryText(request, 'in') }));
@@ -102,7 +99,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       if (rowAct(request) !== '') return notSent;
       const { caller } = request;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
-      const saved = pathWith(backOf(found, request), { done: kind.changed ?? 'changed' });
+      const saved = pathWith(backOf(found, request), { done: 'changed' });
       if (etag !== tagOf(found)) {
         if ((await sentEarlier(request)) === 'same') return saved;
         throw preconditionFailed();
@@ -128,7 +125,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     etag: tagOf,
     act: async (request, found) => {
       await write(request, remove, found.id, sentText(request, 'etag'));
-      return withUndo(request, kind.afterDeletion?.(found, request) ?? `${path}?done=deleted`);
+      return withUndo(request, pathWith(kind.back?.(found, request) ?? path, { done: 'deleted' }));
     },
   });
 
@@ -157,11 +154,11 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       ...(stored && { action: urlOf(request) }),
       ...(refused.doubt && { above: refused.doubt }),
       ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
-      title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${noun}`,
+      title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${newNoun}`,
       body: html`!${stored ? hidden({ etag }) : ''}
         !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
         <div class="buttons stay">
-          !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${stored ? 'Save' : (kind.verb ?? 'Save')} the ${noun}</button>`}
+          !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${isNew ? `Create the ${newNoun}` : `Save the ${noun}`}</button>`}
           !${kind.buttons ?? ''}
           !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
         </div>`,
@@ -182,23 +179,15 @@ export const editLinks = (path: string, list = ''): Html =>
   html`!${linkButton('Edit', pathWith(`${path}/edit`, { in: list }), 'secondary outline')}
   !${linkButton('Delete', pathWith(`${path}/delete`, { in: list }), 'danger outline', 'data-dialog')}`;
 
-export const savedTexts = (noun: string, others: Record<string, string> = {}): Record<string, string> => ({
-  created: `The ${noun} is created.`,
-  changed: `The ${noun} is saved.`,
-  ...others,
-});
-
 export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
   editor(app, {
     ...kind,
     ...fieldForm(kind),
     about: (request) => requireRecord(request, kind.noun, kind.find),
-    verb: 'Create',
     doubt: (request, body, id) => twinsOf(kind, request, body, id),
     question: async (found, request) =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
         ${await ask(request, kind.detaches, found)}`,
-    afterDeletion: () => `${kind.path}?done=deleted&n=1`,
   });
 
 async function twinsOf(kind: RecordKind, request: FastifyRequest, body: object, id?: string) {

@@ -25,7 +25,7 @@ import { queryOf, requireValid, linesIn, unchanged, values, type Faults, type Fi
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
-import { editLinks, editor, savedTexts, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
+import { editLinks, editor, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { estimateJob } from '../../jobs/job-types.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
@@ -173,7 +173,7 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
       .filter(Boolean)
       .join(' · '),
     actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
-    done: savedTexts('list'),
+    done: {},
     none: when(
       isEmpty,
       rules.length > 0

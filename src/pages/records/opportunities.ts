@@ -12,11 +12,11 @@ import { lookUp, search, write, fieldsOf, text, queryText, ask, requireValid, ty
 import { when, badge, notice, empty, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
 import { linkButton, dialogLink, buttons, html, link, day, count, type Html } from '../base/html.ts';
 import { isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
-import { activityNotices, recordPage, workplaceOf } from './activities.ts';
+import { recordPage, workplaceOf } from './activities.ts';
 import { closingField } from './deals.ts';
 import { nameOfContact } from './kinds.ts';
 import { viewLinks } from './record-list.ts';
-import { editLinks, savedTexts, usersOf, userChoices } from './editor.ts';
+import { editLinks, usersOf, userChoices } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
 import { closing, opportunityEdit, requireOpportunity } from './opportunity-form.ts';
 
@@ -273,7 +273,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     title: found.name,
     lead: lead.filter((part) => part !== '').join(' · '),
     actions: html`!${moveForm(pipeline, found)} !${editLinks(here)}`,
-    done: savedTexts('opportunity', activityNotices),
+    done: {},
     body: html`!${movedNotice(request, [pipeline])} !${workplace(happened, 'About this opportunity', beside)}`,
   };
 }

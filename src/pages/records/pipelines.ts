@@ -13,7 +13,7 @@ import { search, lookUp, fieldsOf, text, values, rowsIn, integer, isAdmin, query
 import type { Fields } from '../base/requests.ts';
 import { currencyChoices } from '../base/words.ts';
 import { card, sideBySide, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
-import { editor, requireRecord, savedTexts, type Draft, type EditForm } from './editor.ts';
+import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
 
@@ -35,7 +35,7 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
   addPage(app, '/pipelines', forAdmins, async (request) =>
     listPage({
       title: 'Pipelines',
-      done: savedTexts('pipeline'),
+      done: {},
       add: linkButton('New pipeline', `${section}/new`),
       above: '<p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>',
       columns,

@@ -7,7 +7,7 @@ import { cursorPager, filterChoice, filters } from '../base/forms.ts';
 import { idOf, lookUp, queryText, ask, placeIn } from '../base/requests.ts';
 import { badge, searchBox, pathWith, linkButton, dialogLink, html, link, count, type Column } from '../base/html.ts';
 import { amountName, money } from '../base/words.ts';
-import { fieldForm, editor, requireRecord, savedTexts } from './editor.ts';
+import { fieldForm, editor, requireRecord } from './editor.ts';
 import { formFieldsOf } from './kinds.ts';
 
 const section = '/app/products';
@@ -32,7 +32,7 @@ export async function products(app: FastifyInstance): Promise<void> {
     const add = linkButton('New product', `${section}/new`);
     return listPage({
       title: 'Products',
-      done: savedTexts('product'),
+      done: {},
       add,
       above: html`<search>!${filters(section, html`!${searchBox('products', search)} !${which}`, '')}</search>`,
       columns: columns.filter(([head]) => show === 'all' || head !== 'State'),

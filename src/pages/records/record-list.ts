@@ -90,10 +90,11 @@ async function othersFound(request: FastifyRequest, { object }: RecordKind, { va
 }
 
 function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: Heading['done']): Html {
-  const [done, number] = [queryText(request, 'done'), Number(queryText(request, 'n'))];
+  const [done, n] = [queryText(request, 'done'), queryText(request, 'n')];
+  const number = Number(n);
   if (done === 'none') return notice('Choose some rows first.', 'warning');
   if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
-  if (!Object.hasOwn(actTexts, done)) return doneNotice(request, texts);
+  if (n === '' || !Object.hasOwn(actTexts, done)) return doneNotice(request, texts);
   if (!Number.isInteger(number) || number < 0) return '';
   if (number === 0) return notice(actTexts[done]![1] ?? 'Nothing is changed.', 'plain');
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;

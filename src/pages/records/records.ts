@@ -11,10 +11,10 @@ import { pager, quiet, moment, today, count, counted, someNames, linkButton, typ
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
-import { editLinks, requireRecord, savedTexts, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
+import { editLinks, requireRecord, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
 import { fieldForm, ownGroup } from './editor.ts';
 import { listHeading } from './lists.ts';
-import { activityNotices, recordPage, workplaceOf } from './activities.ts';
+import { recordPage, workplaceOf } from './activities.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { sendExport } from '../../plugins/responses.ts';
@@ -71,11 +71,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         .join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeListAddress(kind, found), 'secondary outline')}
       !${editLinks(here, list)}`,
-      done: savedTexts(noun, {
-        listed: `The ${noun}'s lists are changed.`,
-        merged: 'They are merged.',
-        ...activityNotices,
-      }),
+      done: { listed: 'Its lists are changed.', merged: 'They are merged.' },
       body: workplace(
         happened,
         `About this ${noun}`,
