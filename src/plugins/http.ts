@@ -147,19 +147,19 @@ export const gracefulClose = plugin(
  * method. Must be registered before the routes.
  */
 export const refuseOtherMethods = plugin({ name: 'refuse-other-methods' }, async (app) => {
-  const methods = new Map<string, Set<string>>();
-  app.addHook('onRoute', ({ url, method }) => {
-    methods.set(url, new Set([...(methods.get(url) ?? []), ...[method].flat()]));
-  });
+  const paths = new Set<string>();
+  app.addHook('onRoute', ({ url }) => void paths.add(url));
   const known = router({ maxParamLength: app.initialConfig.routerOptions!.maxParamLength! });
   app.addHook('onReady', async () => {
-    for (const [url, supported] of methods)
-      if (!url.includes('*')) known.on('GET', url, () => undefined, { url, allow: [...supported].sort().join(', ') });
+    for (const url of paths) {
+      const allowed = app.supportedMethods.filter((method) => app.hasRoute({ url, method })).toSorted();
+      if (!url.includes('*')) known.on('GET', url, () => undefined, allowed);
+    }
   });
   // Before the credential is checked and the body is read. `GET /contacts/list` is not read as the contact with the id "list".
-  app.addHook('onRequest', ({ url, routeOptions }, reply, done) => {
-    const found = known.find('GET', url)?.store as { url: string; allow: string } | undefined;
-    done(found && found.url !== routeOptions.url ? wrongMethod(reply, found.allow) : undefined);
+  app.addHook('onRequest', ({ method, url }, reply, done) => {
+    const allowed = known.find('GET', url)?.store as string[] | undefined;
+    done(allowed && !allowed.includes(method) ? wrongMethod(reply, allowed.join(', ')) : undefined);
   });
 });
 

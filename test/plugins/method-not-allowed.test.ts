@@ -40,6 +40,11 @@ test('a fixed path wins over one with an id', async () => {
   expect(answer).toMatchObject({ status: 405, headers: { allow: 'POST' } });
 });
 
+test('the first page has an address with a slash at its end, too', async () => {
+  const statuses = ['/app', '/app/'].map(async (path) => (await inject(app, 'GET', path)).status);
+  expect(await Promise.all(statuses)).toEqual([303, 303]);
+});
+
 test('HEAD returns the headers of GET and no body', async () => {
   const [get, head] = [await inject(app, 'GET', '/healthz'), await inject(app, 'HEAD', '/healthz')];
   expect(head).toMatchObject({ status: 200, body: '', headers: { 'content-type': get.headers['content-type'] } });
