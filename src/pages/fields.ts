@@ -4,18 +4,16 @@ import { actorOf } from '../plugins/auth.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
 import { words } from '../text/fold.ts';
-import { Declaration, declaredTypes, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
+import { Declaration, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, controlsFor } from './base/forms.ts';
-import { lookUp, search, write, fieldsOf, queryText, textsIn, required, requireCurrent } from './base/requests.ts';
+import { lookUp, search, write, givenIn, textsIn, required, requireCurrent } from './base/requests.ts';
 import { requireValid, invalid, type Refused } from './base/requests.ts';
-import { when, empty, table, linkButton, buttons, html, link, quiet, dialogLink } from './base/html.ts';
+import { when, acts, empty, table, linkButton, buttons, html, link, panel, pathWith, quiet } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
-import { typeWords } from './base/words.ts';
+import { plain, typeWords } from './base/words.ts';
 
 const section = '/app/fields';
-
-const titles: Record<DeclaredObject, string> = { contacts: 'Contacts', companies: 'Companies' };
 
 export async function fields(app: FastifyInstance): Promise<void> {
   addPage(app, '/fields', forAdmins, async (request) => {
@@ -63,13 +61,8 @@ type Listed = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
 function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
   const add = linkButton('New field', `${section}/${object}/new`, 'outline');
   const none = empty('No fields of your own yet', 'They hold what no other field is for.', 'search', add);
-  return html`<section>
-    <div class="row apart">
-      <h2>${titles[object]}</h2>
-      !${when(all.length > 0, add)}
-    </div>
-    !${table(`Fields of ${object}`, columnsOf(object), all, none)}
-  </section>`;
+  const shown = table(`Fields of ${object}`, columnsOf(object), all, none);
+  return panel(plain(object), shown, when(all.length > 0, add));
 }
 
 const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
@@ -80,9 +73,8 @@ const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
     '',
     (one) =>
       one.label === undefined
-        ? link('Give it a type', `${section}/${object}/new?key=${encodeURIComponent(one.key)}&type=${one.type}`)
-        : html`!${link('Change', `${pathOf(object, one)}/edit`)} ·
-          !${dialogLink('Remove', `${pathOf(object, one)}/remove`)}`,
+        ? link('Give it a type', pathWith(`${section}/${object}/new`, { key: one.key, label: one.key, type: one.type }))
+        : acts(pathOf(object, one), one.label, { edit: 'Change', remove: 'Remove' }),
   ],
 ];
 
@@ -120,7 +112,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
 }
 
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
-  const { key, label, type, choices } = textsIn(fieldsOf(request), 'key', 'label', 'type', 'choices');
+  const { key, label, type, choices } = textsIn(givenIn(request), 'key', 'label', 'type', 'choices');
   const lines = choices.split('\n').map((line) => line.trim());
   return {
     key: stored?.key ?? key,
@@ -130,16 +122,10 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
   };
 }
 
-function newDraft(request: FastifyRequest): DeclaredField {
-  const [key, given] = ['key', 'type'].map((name) => queryText(request, name)) as [string, string];
-  const type = declaredTypes.find((one) => one === given) ?? 'text';
-  return { key, label: key, type, choices: [] };
-}
-
 async function showForm(request: FastifyRequest, object: DeclaredObject, refused: Refused): Promise<FormPage> {
   const { faults, status } = refused;
   const stored = await findStored(request, object);
-  const draft = request.method === 'POST' ? draftOf(request, stored) : (stored ?? newDraft(request));
+  const draft = stored && request.method !== 'POST' ? stored : draftOf(request, stored);
   const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults, {}, ['label']);
   const isConflict = stored && status === statuses.precondition_failed;
   const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';

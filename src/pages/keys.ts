@@ -4,10 +4,11 @@ import type { capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, listPage } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
-import { versionField, pageOf, faultText, group, choices, controlsFor, tick } from './base/forms.ts';
+import { versionField, pageOf, faultText, group, choices, controlsFor, filterChoice, filters } from './base/forms.ts';
+import { tick } from './base/forms.ts';
 import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, queryText } from './base/requests.ts';
 import { required, requireCurrent, requireValid, type Fields, type Faults, type Refused } from './base/requests.ts';
-import { line, when, badge, linkButton, buttons, html, link, card, folded, acts, quiet } from './base/html.ts';
+import { line, when, badge, linkButton, buttons, html, card, folded, acts, quiet } from './base/html.ts';
 import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column } from './base/html.ts';
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
@@ -333,7 +334,7 @@ async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<F
 
 export const section = '/app/keys';
 
-const warningDays = 14;
+export const warningDays = 14;
 
 const isActive = ({ status }: ApiKey): boolean => status === 'active';
 
@@ -341,26 +342,22 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const add = linkButton('New key', `${section}/new`);
   const [isEnded, mayChange] = [queryText(request, 'ended') !== '', isAdmin(request)];
   const ended = all.filter((key) => !isActive(key));
-  const { rows, below } = pageOf(request, isEnded ? ended : all.filter(isActive), 50);
   const none =
     'A program needs a key to work with your data. Issue one for each program, so that you can revoke it alone.';
   const actions: readonly Column<ApiKey>[] = mayChange && !isEnded ? [['Actions', actsOf]] : [];
-  const [label, path] = isEnded
-    ? ['Keys that work', section]
-    : [`Keys that no longer work: ${count(ended.length)}`, `${section}?ended=1`];
+  const shown = { '': 'Keys that work', 1: `Keys that no longer work: ${count(ended.length)}` };
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
   return listPage({
-    title: isEnded ? 'Keys that no longer work' : 'API keys',
-    label: 'API keys',
+    title: 'API keys',
     done: {
       revoked: 'The key is revoked. It has stopped working.',
       capped: 'The limits are changed. They count from the next call on.',
     },
     actions: when(mayChange, html`!${approvals} !${add}`),
+    above: filters(section, filterChoice('ended', 'Show', shown, isEnded ? '1' : '')),
     columns: [...columns, ...actions],
-    rows,
+    ...pageOf(request, isEnded ? ended : all.filter(isActive), 50),
     none: ['No keys', none, 'key', mayChange ? add : '<p>Ask an admin of your company for one.</p>'],
-    below: html`!${below} !${when(isEnded || ended.length > 0, html`<p>!${link(label, path)}</p>`)}`,
   });
 }
 
@@ -374,12 +371,7 @@ const columns: readonly Column<ApiKey>[] = [
 ];
 
 const actsOf = ({ id, name }: ApiKey): Html =>
-  acts(
-    `${section}/${id}`,
-    ['rotate', 'Rotate', `Rotate ${name}`],
-    ['caps', 'Limits', `Limits of ${name}`],
-    ['revoke', 'Revoke', `Revoke ${name}`],
-  );
+  acts(`${section}/${id}`, name, { rotate: 'Rotate', caps: 'Limits', revoke: 'Revoke' });
 
 function stateOf({ status, expires_at }: ApiKey): Html {
   if (status !== 'active') return badge(status, status === 'revoked' ? 'bad' : 'plain');

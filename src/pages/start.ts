@@ -25,6 +25,7 @@ import { isHttps, sessionCookies } from '../plugins/auth.ts';
 import { listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals } from '../queries/accounts/approvals.ts';
 import { listEndpoints } from '../queries/accounts/webhook-endpoints.ts';
+import { warningDays } from './keys.ts';
 import { pathOf, troubleOf } from './webhooks.ts';
 
 /**
@@ -136,8 +137,7 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
     const { object, record_id, change_id } = first;
     const many = act.length === latestRead ? `many ${plurals[object]}` : counted(act.length, object, plurals[object]);
     if (!ofOne.includes(act as Change[])) return html`<a href="/app/changes/${change_id}">${many}</a>`;
-    const record = records.get(record_id);
-    return record ? recordLink(record) : html`${first.type === 'deleted' ? oldNameOf(first) : object}`;
+    return recordLink(records.get(record_id), html`${first.type === 'deleted' ? oldNameOf(first) : object}`);
   };
   const lines = shown.map((act) => {
     const [{ type, actor, object, occurred_at }] = act as [Change];
@@ -195,8 +195,6 @@ const card = (path: string, title: string, one: Import | Job, noun: string): Htm
 type Concern = readonly [key: string, text: Html];
 
 const inDays = (days: number): string => new Date(Date.now() + days * dayMs).toISOString();
-
-const keyWarningDays = 14;
 
 const failedImportDays = 7;
 
@@ -268,7 +266,7 @@ async function lowCredits(request: FastifyRequest): Promise<Concern[]> {
 
 async function endingKeys(request: FastifyRequest): Promise<Concern[]> {
   const keys = await lookUp(request, listApiKeys);
-  const ending = keys.filter(({ status, expires_at }) => status === 'active' && expires_at < inDays(keyWarningDays));
+  const ending = keys.filter(({ status, expires_at }) => status === 'active' && expires_at < inDays(warningDays));
   return ending.map(({ id, name, expires_at }) => {
     return [`${id} ${expires_at}`, html`The key !${link(name, '/app/keys')} ends on !${date(expires_at)}.`] as const;
   });

@@ -106,8 +106,7 @@ const requireUser = async (request: FastifyRequest): Promise<User> =>
 function actsOf({ id, name, role, active }: User): Html {
   const other = role === 'admin' ? 'member' : 'admin';
   const verbs = { [other]: `Make ${roleWords[other].word.toLowerCase()}`, link: 'New link', deactivate: 'Deactivate' };
-  const links = Object.entries(verbs).map(([verb, label]) => [verb, label, `${label}: ${name}`] as const);
-  return when(active, acts(`${section}/${id}`, ...links));
+  return when(active, acts(`${section}/${id}`, name, verbs));
 }
 
 function stateOf(linkEnds: string | undefined): Html {

@@ -105,14 +105,10 @@ export const sideBySide = (...parts: readonly Html[]): Html => html`<div class="
 
 export const panel = (title: string, body: Html, beside: Html = ''): Html =>
   html`<section class="card">
-    !${
-      beside
-        ? html`<div class="row apart">
-            <h2>${title}</h2>
-            !${beside}
-          </div>`
-        : html`<h2>${title}</h2>`
-    }
+    <div class="row apart">
+      <h2>${title}</h2>
+      !${beside}
+    </div>
     !${body}
   </section>`;
 
@@ -173,11 +169,12 @@ export const linkButton = (label: string, path: string, style = '', more: Html =
 export const dialogLink = (label: string, path: string, spoken = ''): Html =>
   html`<a href="${path}" data-dialog !${when(spoken, html`aria-label="${spoken}"`)}>${label}</a>`;
 
-/** Returns links that act on a row of a table, each on a page of its own: its last part, label and spoken label. */
-export const acts = (path: string, ...links: readonly (readonly [verb: string, label: string, spoken: string])[]) =>
-  html`<span class="acts">
-    !${links.map(([verb, label, spoken]) => dialogLink(label, `${path}/${verb}`, spoken)).join(' · ')}
-  </span>`;
+/** Returns links that act on the row of this name in a table. Their labels are by the last parts of their paths. */
+export function acts(path: string, name: string, labels: Readonly<Record<string, string>>): Html {
+  const linkOf = ([verb, label]: readonly [string, string]) =>
+    dialogLink(label, `${path}/${verb}`, `${label}: ${name}`);
+  return html`<span class="acts">!${Object.entries(labels).map(linkOf).join(' · ')}</span>`;
+}
 
 export const submit = (label: string): Html => html`<div class="buttons"><button>${label}</button></div>`;
 
