@@ -1,12 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { DomainError } from '../errors.ts';
 import { findApiKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
-import { lookUp, search, idOf, sentText, queryText, ask, invalid } from './base/requests.ts';
+import { lookUp, search, idOf, sentText, queryText, ask, invalid, passing } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
@@ -15,9 +14,8 @@ import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
 import { findRecords } from '../queries/history/history.ts';
 import { findChosenIfUp } from '../jobs/unlocks.ts';
-import { eventNouns, type EventNoun } from '../schemas/events.ts';
 import { canonicalId } from '../text/ids.ts';
-import { nameOf as nameOfRecord, plurals } from './changes.ts';
+import { nameOf as nameOfRecord, nounOf, plurals } from './changes.ts';
 
 const section = '/app/approvals';
 
@@ -111,10 +109,6 @@ async function showOne(request: FastifyRequest): Promise<FormPage> {
   };
 }
 
-/** Returns what the records are that a call changes, by the part of its path that names them. */
-const nounOf = (part?: string): EventNoun | undefined =>
-  eventNouns.find((noun) => part === noun || part === plurals[noun]);
-
 /**
  * Body of a call that waits for approval. It fits the schema of its route, but the items of a batch are not checked
  * yet.
@@ -133,11 +127,7 @@ interface SentBody {
 }
 
 async function contentOr(request: FastifyRequest, one: Approval): Promise<readonly Fact[]> {
-  const content = await contentOf(request, one).catch((error: unknown) => {
-    // Its records are gone, or it was decided meanwhile.
-    if (error instanceof DomainError) return [];
-    throw error;
-  });
+  const content = await contentOf(request, one).catch(passing('conflict', [])); // if it was decided meanwhile
   const known = content.filter(([, value]) => value);
   return known.length > 0 ? known : [['Call', html`<code>POST ${one.url}</code>`]];
 }

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DomainError } from '../errors.ts';
-import { cursorFault } from '../filters/cursor.ts';
 import { startUndo, tryUndo, undoerOf } from '../jobs/undo.ts';
 import { findChange, listChanges, sumChanges, type ToldChange } from '../queries/history/history.ts';
 import { findTakenBack, isUndoable, type TakenBack } from '../queries/history/undo-state.ts';
@@ -17,7 +16,7 @@ import type { PhoneNumber } from '../files/phones.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPath } from './base/layout.ts';
 import { cursorPager, filters, filterChoice } from './base/forms.ts';
-import { once, lookUp, idOf, isAdmin, queryText, required, ask, passing } from './base/requests.ts';
+import { once, lookUp, idOf, isAdmin, positionIn, queryText, required, ask, passing } from './base/requests.ts';
 import { when, plainList, linkButton, dialogLink, html, link, notice, quiet, dayMs, moment, day } from './base/html.ts';
 import { readDay, count, counted, pathWith, table, twoLines, type Html, type Column } from './base/html.ts';
 import { countryName, fieldWord, isAmount, phoneNumber, plain, priorityWords, reasonWord } from './base/words.ts';
@@ -37,20 +36,15 @@ export const plurals = {
 
 export async function changes(app: FastifyInstance): Promise<void> {
   addPage(app, '/deleted', forMembers, async (request) => {
-    const { customerId } = request.caller;
-    const cursor = queryText(request, 'cursor');
-    const signer = await app.feedCursors();
-    const place = cursor === '' ? undefined : signer.decode(customerId, cursor);
-    if (cursor !== '' && !place) throw cursorFault('is not a cursor of this list');
+    const before = positionIn(request);
     const by = canonicalId(queryText(request, 'by')) ?? '';
     const days = app.config.HISTORY_DAYS;
     const since = new Date(Date.now() - days * dayMs).toISOString();
-    const query = { filters: { since, ...(by && { actor_id: by }) }, before: place?.position, limit: 50 };
-    const page = await listDeletions(request.db, customerId, query);
-    const next = page.next === undefined ? undefined : signer.encode(customerId, { position: page.next, id: null });
+    const query = { filters: { since, ...(by && { actor_id: by }) }, before, limit: 50 };
+    const { deletions, next } = await ask(request, listDeletions, query);
     const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
     const takeBack = { restored: 'restored since', merged_since: 'restore first what it was merged into', open: '' };
-    const columns: readonly Column<(typeof page.deletions)[number]>[] = [
+    const columns: readonly Column<(typeof deletions)[number]>[] = [
       ['Record', deletedName],
       ['Deleted', (one) => moment(one.occurred_at)],
       ['By', (one) => whoOf(one.actor, users)],
@@ -68,12 +62,12 @@ export async function changes(app: FastifyInstance): Promise<void> {
         </p>
         !${filters(section, filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], by))}`,
       columns,
-      rows: page.deletions,
+      rows: deletions,
       none:
-        by !== '' || cursor !== ''
+        by !== '' || before !== undefined
           ? ['Nothing found', 'They deleted nothing that stands here.']
           : ['Nothing deleted', 'Records that somebody deletes stand here, and can be restored.'],
-      below: cursorPager(request, next),
+      below: cursorPager(request, next?.toString()),
     });
   });
 
@@ -170,18 +164,14 @@ function oneText({ records }: ToldChange, { type, object }: Change): string {
 /** Returns a page of the records that a change has written, with what it did to each. */
 async function recordsOf(request: FastifyRequest, { id, undo_of, counts }: ToldChange, users: readonly User[]) {
   const object = eventNouns.find((noun) => noun === queryText(request, 'object'));
-  const cursor = queryText(request, 'cursor');
-  const before = /^\d{1,15}$/.test(cursor) ? Number(cursor) : undefined;
+  const before = positionIn(request);
   const filters = { change_id: id, ...(object && { object }) };
   const { changes, next } = await ask(request, listChanges, eventNouns, { filters, before, limit: 50 });
   const wanted = changes.flatMap((one) =>
     [one.record_id, one.merged_into ?? []].flat().map((record) => [one.object, record] as const),
   );
   const names = await namedRecords(request, [...wanted, ...companiesIn(changes)]);
-  const linked = (record: string, name: string): Html => {
-    const found = names.get(record);
-    return found ? recordLink(found) : html`${name}`;
-  };
+  const linked = (record: string, name: string): Html => recordLink(names.get(record), html`${name}`);
   const path = `/app/changes/${id}`;
   const nouns = eventNouns.filter((noun) => counts[noun]);
   const kindOf = (one: Change): string => when(nouns.length > 1 && !object, one.object);
@@ -270,10 +260,9 @@ async function textOfAll(change: ToldChange, request: FastifyRequest): Promise<H
   const wanted = kept.map(({ noun, id }) => [noun, id] as const);
   const names = await namedRecords(request, wanted);
   const lines = kept.map(({ noun, id, reason, fields }) => {
-    const record = names.get(id);
     const words = fields.map((name) => wordOf(noun, name)).join(', ');
     const why = reason ? reasonWord(reason) : 'changed since';
-    return html`<span>!${record ? recordLink(record) : noun}: ${[words, why].filter(Boolean).join(' – ')}</span>`;
+    return html`<span>!${recordLink(names.get(id), noun)}: ${[words, why].filter(Boolean).join(' – ')}</span>`;
   });
   return html`<p>
       This !${countsText(change)}. The undo takes back
@@ -357,6 +346,10 @@ const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
     ? 'removed for good'
     : html`<a href="/app/changes/${change_id}/undo?record=${record_id}" data-dialog>Restore</a>`;
 
+/** Returns the kind of record that a part of a path or of a request names. */
+export const nounOf = (part?: string): EventNoun | undefined =>
+  eventNouns.find((noun) => part === noun || part === plurals[noun]);
+
 const listPathOf = (noun: EventNoun): string => `/app/${plurals[noun]}`;
 
 export function nameOf(noun: EventNoun, record: object): string {
@@ -372,8 +365,9 @@ export function nameOf(noun: EventNoun, record: object): string {
 export const namedRecords = (request: FastifyRequest, wanted: Parameters<typeof findNamedRecords>[2]) =>
   ask(request, findNamedRecords, wanted);
 
-export const recordLink = ({ noun, record }: NamedRecord): Html =>
-  link(nameOf(noun, record), `${listPathOf(noun)}/${record.id}`);
+/** @param otherwise what stands for a record that is not found */
+export const recordLink = (found: NamedRecord | undefined, otherwise: Html = ''): Html =>
+  found ? link(nameOf(found.noun, found.record), `${listPathOf(found.noun)}/${found.record.id}`) : otherwise;
 
 /** @param at which of the values of each field: 0 those before the change, 1 those after it */
 const nameAt = ({ object, fields }: Change, at: 0 | 1): string =>
@@ -388,12 +382,15 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
   return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'A user'}`;
 }
 
-export interface Telling {
-  id: string;
+interface FieldTelling {
   wordOf: (field: string) => string;
   users: readonly User[];
   stages?: ReadonlyMap<unknown, string>;
   names?: ReadonlyMap<string, NamedRecord>;
+}
+
+export interface Telling extends FieldTelling {
+  id: string;
 }
 
 export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted' } as const;
@@ -409,7 +406,7 @@ export function changeText(change: Change, telling: Telling): Html {
   return html`${change.type} it${change.merged_into === undefined ? '' : ' by a merge'}`;
 }
 
-function fieldsText({ fields }: Change, telling: Telling): Html {
+export function fieldsText({ fields }: Pick<Change, 'fields'>, telling: FieldTelling): Html {
   const lines = Object.entries(fields).map(([name, values]) => {
     const [before, after] = values.map((value) => valueText(name, value, telling));
     // The value of an opportunity tells its amount, and its products do not.
@@ -428,7 +425,7 @@ const priceText = (price: number): string =>
 
 const userText: FieldText = (id, { users }) => users.find((user) => user.id === id)?.name ?? 'a user';
 
-type FieldText = (value: never, telling: Telling) => string;
+type FieldText = (value: never, telling: FieldTelling) => string;
 
 const valueTexts: Readonly<Record<string, FieldText>> = {
   location_country: (code: string) => countryName(code),
@@ -450,12 +447,9 @@ const valueTexts: Readonly<Record<string, FieldText>> = {
 
 const nothing: Html = '<span class="quiet">–</span>';
 
-function valueText(name: string, value: unknown, telling: Telling): Html {
+function valueText(name: string, value: unknown, telling: FieldTelling): Html {
   if (value === null || value === '' || (Array.isArray(value) && value.length === 0)) return nothing;
-  if (name === 'company') {
-    const company = telling.names?.get(asText(value));
-    return company ? recordLink(company) : 'a deleted company';
-  }
+  if (name === 'company' && telling.names) return recordLink(telling.names.get(asText(value)), 'a deleted company');
   const known = Object.hasOwn(valueTexts, name) ? valueTexts[name]!(value as never, telling) : undefined;
   const shown = known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value));
   if (isInstant(shown)) return /(_date|due_at)$/.test(name) ? day(shown) : moment(shown);

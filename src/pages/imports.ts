@@ -9,13 +9,13 @@ import { lookUp, search, write, fieldsOf, text, idOf, queryText, sentText, pageN
 import { ask, notSent, requireValid, refusalOf, sentence, invalid, type Fields } from './base/requests.ts';
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, type Html, type Column } from './base/html.ts';
-import { fieldWord, countryName, statusBadge, progressBar } from './base/words.ts';
-import { inWords, fieldLabel, shortened, columnsAtOnce, columnsToDecide, shownValue, mappingForm } from './mapping.ts';
+import { fieldWord, statusBadge, progressBar } from './base/words.ts';
+import { inWords, fieldLabel, shortened, columnsAtOnce, columnsToDecide, mappingForm } from './mapping.ts';
 import { modeOf, modesFor, modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
-import { nameOf, plurals, undoOf } from './changes.ts';
-import { findRecords } from '../queries/history/history.ts';
-import { eventNouns } from '../schemas/events.ts';
+import { fieldsText, namedRecords, nounOf, recordLink, undoOf } from './changes.ts';
+import { stagesById } from './records/deals.ts';
+import { usersOf } from './records/editor.ts';
 import { conflict, DomainError } from '../errors.ts';
 import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
@@ -50,8 +50,6 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
   return html`<div class="rows">!${table(label, columns, failures)}</div>`;
 }
 
-const nounOf = (object: ImportObject) => eventNouns.find((noun) => plurals[noun] === object)!;
-
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';
   const shown = groups.slice(0, 10);
@@ -65,26 +63,17 @@ type Changes = ImportPreview['changes'];
 
 async function foundChanges(request: FastifyRequest, { object }: Import, changes: Changes): Promise<Html> {
   if (changes.length === 0) return '';
-  const ids = changes.map(({ id }) => id);
-  const records = await ask(request, findRecords, nounOf(object), ids);
-  const names = new Map(records.map((record) => [record.id, nameOf(nounOf(object), record)]));
-  const rows = changes.flatMap(({ line, id, fields }) =>
-    Object.entries(fields).map(([field, [old, now]], i) => ({ line, id, field, old, now, isFirst: i === 0 })),
-  );
-  const columns: readonly Column<(typeof rows)[number]>[] = [
-    ['Line', ({ line, isFirst }) => (isFirst ? String(line) : ''), 'number'],
-    ['Record', ({ id, isFirst }) => when(isFirst, link(names.get(id) ?? 'Open', `/app/${object}/${id}`))],
-    ['Field', ({ field }) => html`${fieldLabel(object, field)}`],
-    ['Now', ({ field, old }) => html`${valueText(field, old)}`],
-    ['Then', ({ field, now }) => html`${valueText(field, now)}`],
+  const wanted = changes.map(({ id }) => [nounOf(object)!, id] as const);
+  const [users, records] = await Promise.all([usersOf(request), namedRecords(request, wanted)]);
+  const stages = new Map([...(await stagesById(request))].map(([id, { name }]) => [id, name]));
+  const telling = { wordOf: (field: string) => fieldLabel(object, field), users, stages };
+  const columns: readonly Column<Changes[number]>[] = [
+    ['Line', ({ line }) => String(line), 'number'],
+    ['Record', ({ id }) => recordLink(records.get(id), 'deleted meanwhile')],
+    ['What', (one) => fieldsText(one, telling), 'long'],
   ];
   return html`<h2>What would change</h2>
-    !${table('What would change', columns, rows)}`;
-}
-
-function valueText(field: string, value: unknown): string {
-  if (value === null || value === '') return '–';
-  return field === 'location_country' && typeof value === 'string' ? countryName(value) : shownValue(value);
+    !${table('What would change', columns, changes)}`;
 }
 
 export async function imports(app: FastifyInstance): Promise<void> {

@@ -191,9 +191,9 @@ async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], us
   const wanted = [...subjects.values()].map(({ id, noun }) => [noun, id] as const);
   const records = await namedRecords(request, wanted);
   const nameOfItem = ({ item }: JobItem): Html => {
-    const [record, subject] = [records.get(item), subjects.get(item)];
-    if (record) return recordLink(record);
-    return html`${subject ? nameOf(subject.noun, subject.deleted ?? {}) : 'an older record'}`;
+    const subject = subjects.get(item);
+    const name = subject ? nameOf(subject.noun, subject.deleted ?? {}) : 'an older record';
+    return recordLink(records.get(item), html`${name}`);
   };
   const word = ({ item }: JobItem, field: string): string => wordOf(subjects.get(item)?.noun ?? 'list', field);
   const resultOf = ({ result }: JobItem) => (result !== null && 'kept' in result ? result : { restored: [], kept: [] });

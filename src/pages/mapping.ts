@@ -226,7 +226,7 @@ function records({ object }: Import, { records: items }: DetailedPreview): Html 
 export const shortened = (text: string, most: number): string =>
   text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
-export function shownValue(value: unknown): string {
+function shownValue(value: unknown): string {
   if (typeof value === 'string') return value;
   if (Array.isArray(value)) return value.map(shownPart).join(', ');
   if (typeof value !== 'object' || value === null) return value === undefined ? '' : JSON.stringify(value);

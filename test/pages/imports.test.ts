@@ -211,8 +211,8 @@ test('an import with the pages shows in its check who stands in the file several
     expect(textOf(shown)).toContain(
       'The same work e-mail stands in several records, of which the last counts: lines 2, 3;',
     );
-    expect(textOf(shown)).toMatch(/2 Ada Lovelace Job title Clerk <1> Chief/);
-    expect(textOf(shown)).toMatch(/Country United Kingdom Germany/);
+    expect(textOf(shown)).toMatch(/2 Ada Lovelace Job title: Clerk <1> → Chief/);
+    expect(textOf(shown)).toMatch(/Country: United Kingdom → Germany/);
     expect(shown.body).toContain(`href="/app/contacts/${id}"`);
   }
   const checked = await visitor.get(page);

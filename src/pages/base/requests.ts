@@ -209,6 +209,12 @@ export function placeIn(request: FastifyRequest): { cursor?: string } {
   return cursor === '' ? {} : { cursor };
 }
 
+/** Returns the position in the history before which a page begins, if its address has one. */
+export function positionIn(request: FastifyRequest): number | undefined {
+  const cursor = queryText(request, 'cursor');
+  return /^\d{1,15}$/.test(cursor) ? Number(cursor) : undefined;
+}
+
 /** Reads rows of controls with these names, such as of a table in a form. Removes white space around the texts. */
 export function rowsIn<Name extends string>(fields: Fields, names: readonly Name[], most: number, prefix = '') {
   const columns = names.map((name) => values(fields, `${prefix}${name}`, most));

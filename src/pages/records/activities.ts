@@ -403,7 +403,7 @@ function dueText({ due_at, done_at }: Activity): Html {
 
 function partsOf(one: Activity, { users, names }: Shown): Html[] {
   const user = users.find(({ id }) => id === one.assigned_to);
-  const links = references.flatMap((member) => names.get(one[member] ?? '') ?? []).map(recordLink);
+  const links = references.flatMap((member) => names.get(one[member] ?? '') ?? []).map((found) => recordLink(found));
   return user ? [...links, html`${user.name}`] : links;
 }
 
