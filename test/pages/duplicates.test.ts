@@ -51,15 +51,18 @@ test('of own fields with different values the chosen one stays, and all others a
   ] as const;
   const link = compareLink((await admin.get('/app/duplicates')).body);
   const compared = await admin.get(link);
-  const radios = [...compared.body.matchAll(/name="(own_\d)" value="([^"]*)" (checked)?/g)].map(([, ...one]) => one);
+  const radios = [...compared.body.matchAll(/name="(field_[^"]*)" value="([^"]*)" (checked)?/g)].map(
+    ([, ...one]) => one,
+  );
+  const [notes, lines] = ['field_custom_fields.Notes', 'field_custom_fields.two%0Alines'] as const;
   expect(radios).toEqual(
-    [0, 1].flatMap((i) => [
-      [`own_${i}`, oldest, 'checked'],
-      [`own_${i}`, newer, undefined],
+    [notes, lines].flatMap((name) => [
+      [name, oldest, 'checked'],
+      [name, newer, undefined],
     ]),
   );
   const form = { ...filledFields(compared.body, '/app/duplicates/merge'), id: [oldest, newer], keep: oldest };
-  expect((await admin.post('/app/duplicates/merge', { ...form, own_0: newer, own_1: oldest })).status).toBe(303);
+  expect((await admin.post('/app/duplicates/merge', { ...form, [notes]: newer, [lines]: oldest })).status).toBe(303);
   expect((await read(oldest)).custom_fields).toEqual({
     Notes: 'call in June',
     Plan: 'gold',

@@ -5,7 +5,6 @@ import { countAgain, findDuplicates, isDueSince } from '../../queries/crm/duplic
 import { findCompanies } from '../../queries/crm/companies.ts';
 import type { ComparedMerge } from '../../queries/crm/merges.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
-import { mergedCompanyFields, mergedContactFields } from '../../schemas/clean-data.ts';
 import type { DuplicateGroup, DuplicateKey } from '../../schemas/clean-data.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
@@ -16,7 +15,7 @@ import { badge, when, notice, empty, table, buttons, html, link, pathWith, momen
 import { counted, type Html, type Column } from '../base/html.ts';
 import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
 import type { FormField, RecordKind, ShownRecord } from './kinds.ts';
-import { usersOf, formText } from './editor.ts';
+import { usersOf, formText, ownGroup } from './editor.ts';
 import { valueOf } from './records.ts';
 
 const section = '/app/duplicates';
@@ -24,17 +23,13 @@ const section = '/app/duplicates';
 interface Compared {
   kind: RecordKind;
   merge: (sql: Transaction, customerId: string, merge: ComparedMerge) => Promise<void>;
-  /** Fields of which a merge keeps the value of one record. */
-  fields: readonly string[];
 }
 
-interface Search extends Compared {
-  /** What the records have in common. */
-  same: string;
-}
+/** `same`: what the records have in common. */
+type Search = Compared & { same: string };
 
-const contacts = { kind: contactKind, merge: mergeContacts, fields: mergedContactFields };
-const companies = { kind: companyKind, merge: mergeCompanies, fields: mergedCompanyFields };
+const contacts: Compared = { kind: contactKind, merge: mergeContacts };
+const companies: Compared = { kind: companyKind, merge: mergeCompanies };
 
 const searches: Record<DuplicateKey, Search> = {
   work_email: { same: 'work e-mail', ...contacts },
@@ -108,18 +103,18 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     act: async (request) => {
       const fields = fieldsOf(request);
       const [by, ids] = [comparedBy(fields), idsIn(fields, 'id', maxCompared)];
-      const { merge, kind, fields: names } = compared[by];
+      const { merge, kind } = compared[by];
       const chosenIn = (control: string) => ids.find((id) => id === canonicalId(text(fields, control)));
       const keep = chosenIn('keep');
       if (keep === undefined || ids.length < 2) return notSent;
       const rows = await readInOrder(request, kind, ids);
-      const chosen = [
-        ...names.map((name) => [name, chosenIn(`field_${name}`)] as const),
-        ...openKeys(rows).map((key, i) => [`custom_fields.${key}`, chosenIn(ownName(i))] as const),
-      ].filter(([, id]) => id !== undefined);
+      const chosen = comparedFields(kind, rows).flatMap(({ name }) => {
+        const id = chosenIn(controlOf(name));
+        return id === undefined ? [] : [[name, id] as const];
+      });
       requireCurrent(request, rows);
       const given = { id: keep, merge_ids: ids.filter((id) => id !== keep), compared: rows };
-      await write(request, merge, { ...given, fields: Object.fromEntries(chosen) as Record<string, string> });
+      await write(request, merge, { ...given, fields: Object.fromEntries(chosen) });
       await write(request, countAgain);
       return withUndo(request, isKey(by) ? `${listPathOf(by)}&done=1` : `${kind.path}/${keep}?done=merged`);
     },
@@ -309,17 +304,29 @@ async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, id
 
 /** Returns true if records have the same values in all fields, apart from empty ones and those that a merge unites. */
 async function areEqual(kind: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
-  if (rows.length < 2 || openKeys(rows).length > 0) return false;
-  for (const one of kind.fields) {
-    if (unitedFields.has(one.name)) continue;
-    if (differ(await comparedTexts(kind, one, rows))) return false;
-  }
-  return true;
+  if (rows.length < 2) return false;
+  const texts = comparedFields(kind, rows).map((one) => comparedTexts(kind, one, rows));
+  return !(await Promise.all(texts)).some(differ);
 }
+
+/** Returns the fields of which a merge keeps the value of one record: those of all records, and the records' own. */
+function comparedFields({ fields }: RecordKind, rows: readonly ShownRecord[]): FormField[] {
+  const keys = new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)));
+  const own = [...keys].map((key) => ({ name: `custom_fields.${key}`, label: key, ...ownField }));
+  return [...fields.filter(({ name }) => !unitedFields.has(name)), ...own];
+}
+
+const ownField = { control: 'text', group: ownGroup, hint: '' } as const;
+
+const textOf = (one: FormField, row: ShownRecord): Promise<string> =>
+  one.group === ownGroup ? formText({ ...one, name: one.label }, row.custom_fields) : formText(one, row);
+
+/** Returns the name of the radio buttons of a field. Browsers would change line breaks in it. */
+const controlOf = (name: string): string => `field_${encodeURIComponent(name)}`;
 
 /** Returns a text for each record's value of a field. Companies of one name have different texts. */
 const comparedTexts = ({ links }: RecordKind, one: FormField, rows: readonly ShownRecord[]): Promise<string[]> =>
-  Promise.all(rows.map(async (row) => links(row)[one.name] ?? formText(one, row)));
+  Promise.all(rows.map(async (row) => links(row)[one.name] ?? textOf(one, row)));
 
 const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).company?.id ?? '';
 
@@ -346,22 +353,18 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
     ['Stays', radios('keep', ids, names)],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
-  for (const one of kind.fields) {
+  const united = kind.fields.filter(({ name }) => unitedFields.has(name));
+  for (const one of [...comparedFields(kind, rows), ...united]) {
     const texts = await comparedTexts(kind, one, rows);
     if (texts.every((given) => given === '')) continue;
     const isOpen = !unitedFields.has(one.name) && differ(texts);
     const companies = isOpen && one.control === 'company' ? await describeCompanies(request, rows) : undefined;
     const cells = rows.map(async (row) => {
-      const value = valueOf(kind, one, await formText(one, row), row, users);
+      const value = valueOf(kind, one, await textOf(one, row), row, users);
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
     const shown = await Promise.all(cells);
-    lines.push([one.label, isOpen ? radios(`field_${one.name}`, texts, shown) : shown]);
-  }
-  for (const [i, key] of openKeys(rows).entries()) {
-    const texts = rows.map((row) => ownText(row, key));
-    const shown = texts.map((one) => (one === '' ? '<span class="quiet">–</span>' : html`${one}`));
-    lines.push([key, radios(ownName(i), texts, shown)]);
+    lines.push([one.label, isOpen ? radios(controlOf(one.name), texts, shown) : shown]);
   }
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],
@@ -371,13 +374,3 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
 }
 
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
-
-const ownText = ({ custom_fields: given }: ShownRecord, key: string): string =>
-  Object.hasOwn(given, key) ? String(given[key]) : '';
-
-const ownName = (index: number): string => `own_${index}`;
-
-const openKeys = (rows: readonly ShownRecord[]): string[] =>
-  [...new Set(rows.flatMap(({ custom_fields }) => Object.keys(custom_fields)))].filter((key) =>
-    differ(rows.map((row) => ownText(row, key))),
-  );

@@ -287,7 +287,7 @@ export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind
 export const usersOf = (request: FastifyRequest): Promise<User[]> => lookUp(request, listUsers);
 
 export async function formText({ name, control }: FormField, record: object): Promise<string> {
-  const value = (record as Record<string, unknown>)[name];
+  const value = Object.hasOwn(record, name) ? (record as Record<string, unknown>)[name] : undefined;
   if (value === null || value === undefined) return '';
   if (control === 'company') return (value as { company_name: string }).company_name;
   if (control === 'lines') return (value as string[]).join('\n');
