@@ -226,7 +226,7 @@ function missingIn({ needsOneOf = [], object = 'contacts' }: Fielded, body: obje
   });
 }
 
-interface Input extends FormField {
+export interface Input extends FormField {
   choices?: readonly Choice[];
   /** Text that the form sends if the user changes nothing. */
   saved: string;
@@ -237,7 +237,7 @@ interface Input extends FormField {
 export const ownGroup = 'Your own fields';
 
 /** Returns the fields of a record's form: those of all records, the declared ones, and others that the record has. */
-async function inputsOf(request: FastifyRequest, kind: Fielded, stored: object | undefined): Promise<Input[]> {
+export async function inputsOf(request: FastifyRequest, kind: Fielded, stored: object | undefined): Promise<Input[]> {
   const { fields, object } = kind;
   const schema = (stored ? kind.schemas.patch : kind.schemas.create) as TObject;
   const builtIn = fields.map(async (one): Promise<Input> => ({

@@ -8,18 +8,8 @@ import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
-import {
-  cursorPager,
-  controlsFor,
-  tick,
-  faultText,
-  textInput,
-  select,
-  hidden,
-  rowEditor,
-  rowAct,
-} from '../base/forms.ts';
-import type { Choice, Choices } from '../base/forms.ts';
+import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, rowEditor } from '../base/forms.ts';
+import { rowAct, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
 import { queryOf, requireValid, linesIn, unchanged, values, type Faults, type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';

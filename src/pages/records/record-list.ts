@@ -54,14 +54,8 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     ]);
     const { done, none: noneInList, ...shown } = ofList ?? {};
     const names = someNames(employers.map(companyKind.nameOf), maxNamed, companies.length);
-    const known = {
-      lists,
-      users,
-      me: request.caller.userId,
-      others,
-      employers: names,
-      ...(ofList && list && { list }),
-    };
+    const { userId: me } = request.caller;
+    const known = { lists, users, me, others, employers: names, ...(ofList && list && { list }) };
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
     const rows = (await kind.withCounts?.(request, found)) ?? found;

@@ -5,17 +5,16 @@ import { backPath, type FormPage } from '../base/layout.ts';
 import { hidden, controlsFor } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
 import { queryText, required, ask, passing, once, startOnce, isAdmin, requireValid } from '../base/requests.ts';
-import { invalid, type Fields, type Refused, type Faults } from '../base/requests.ts';
+import { customName, invalid, type Fields, type Refused, type Faults } from '../base/requests.ts';
 import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
-import { editLinks, requireRecord, declaredFor, usersOf, formText, recordEdit } from './editor.ts';
-import { fieldForm, ownGroup } from './editor.ts';
+import { editLinks, requireRecord, declaredFor, usersOf, inputsOf, recordEdit } from './editor.ts';
+import { fieldForm, ownGroup, type Input } from './editor.ts';
 import { listHeading } from './lists.ts';
 import { recordPage, workplaceOf } from './activities.ts';
-import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { sendExport } from '../../plugins/responses.ts';
 import { addMembers, removeMembers } from '../../queries/crm/list-members.ts';
@@ -39,15 +38,19 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     const list = listBefore(request, kind);
     if (list !== queryText(request, 'in')) return pathWith(urlOf(request), { in: list });
     const found = await requireRecord(request, noun, kind.find);
-    const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
+    const [users, declared, inputs] = await Promise.all([
+      usersOf(request),
+      declaredFor(request, kind),
+      inputsOf(request, kind, found),
+    ]);
+    const values = valuesOf(kind, inputs, found, users);
     const here = `${path}/${found.id}`;
     const edit: EditLink = (group, label, spoken) =>
       dialogLink(label, pathWith(`${here}/edit`, { group, in: list }), spoken);
-    const [beside, values, related, happened] = await Promise.all([
+    const [beside, related, happened] = await Promise.all([
       neighbourLinks(request, kind, found.id, list)
         .catch(passing('validation_failed', ''))
         .catch(passing('payload_too_large', '')),
-      valuesOf(kind, found, users),
       kind.related(request, found),
       workplaceOf(request, {
         id: found.id,
@@ -75,8 +78,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       body: workplace(
         happened,
         `About this ${noun}`,
-        html`!${related} !${groupsOf(kind, values, edit)} !${ownFields(kind, found, declared, edit)}
-        !${panel('About this record', facts(about))}`,
+        html`!${related} !${groupsOf(inputs, values, edit)} !${panel('About this record', facts(about))}`,
       ),
     };
   });
@@ -113,12 +115,10 @@ async function neighbourLinks(request: FastifyRequest, kind: RecordKind, id: str
 
 type Values = ReadonlyMap<string, Html>;
 
-async function valuesOf(kind: RecordKind, found: ShownRecord, users: readonly User[]): Promise<Values> {
-  const shown = kind.fields.map(async (one) => {
-    const given = await formText(one, found);
-    return given === '' ? [] : [[one.name, valueOf(kind, one, given, found, users)] as const];
-  });
-  return new Map((await Promise.all(shown)).flat());
+function valuesOf(kind: RecordKind, inputs: readonly Input[], found: ShownRecord, users: readonly User[]): Values {
+  const own = Object.entries(found.custom_fields).map(([key, value]) => [customName(key), customValue(value)] as const);
+  const filled = inputs.filter(({ group, saved }) => group !== ownGroup && saved !== '');
+  return new Map([...own, ...filled.map((one) => [one.name, valueOf(kind, one, one.saved, found, users)] as const)]);
 }
 
 export function valueOf(
@@ -142,7 +142,7 @@ export function valueOf(
 /** Returns a link that opens the form of one group of fields. */
 type EditLink = (group: string, label: string, spoken?: string) => Html;
 
-function groupsOf({ fields }: RecordKind, values: Values, edit: EditLink): Html {
+function groupsOf(fields: readonly FormField[], values: Values, edit: EditLink): Html {
   const groups = Object.entries(Object.groupBy(fields, ({ group }) => group)).map(([group, members]) => {
     const filled = members!.map(({ name, label }) => [label, values.get(name)] as const);
     if (filled.every(([, value]) => value === undefined)) return '';
@@ -152,19 +152,6 @@ function groupsOf({ fields }: RecordKind, values: Values, edit: EditLink): Html 
   const others = folded(counted(empty.length, 'empty field'), html`<p>!${empty.join(', ')}</p>`);
   return html`!${groups} !${when(empty.length > 0, others)}`;
 }
-
-const ownFields = (
-  { object }: RecordKind,
-  { custom_fields }: ShownRecord,
-  declared: readonly DeclaredField[],
-  edit: EditLink,
-): Html => {
-  const entries = Object.entries(custom_fields).map(
-    ([key, value]) => [fieldWord(object, `custom_fields.${key}`, declared), customValue(value)] as const,
-  );
-  const shown = panel(ownGroup, facts(entries), edit(ownGroup, 'Edit', `Edit: ${ownGroup}`));
-  return when(entries.length + declared.length > 0, shown);
-};
 
 export async function records(app: FastifyInstance): Promise<void> {
   addPages(app, contactKind, listHeading);
