@@ -305,7 +305,7 @@ async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, id
 /** Returns true if records have the same values in all fields, apart from empty ones and those that a merge unites. */
 async function areEqual(kind: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
   if (rows.length < 2) return false;
-  const texts = comparedFields(kind, rows).map((one) => comparedTexts(kind, one, rows));
+  const texts = comparedFields(kind, rows).map((one) => comparedTexts(one, rows));
   return !(await Promise.all(texts)).some(differ);
 }
 
@@ -325,8 +325,8 @@ const textOf = (one: FormField, row: ShownRecord): Promise<string> =>
 const controlOf = (name: string): string => `field_${encodeURIComponent(name)}`;
 
 /** Returns a text for each record's value of a field. Companies of one name have different texts. */
-const comparedTexts = ({ links }: RecordKind, one: FormField, rows: readonly ShownRecord[]): Promise<string[]> =>
-  Promise.all(rows.map(async (row) => links(row)[one.name] ?? textOf(one, row)));
+const comparedTexts = (one: FormField, rows: readonly ShownRecord[]): Promise<string[]> =>
+  Promise.all(rows.map(async (row) => (one.control === 'company' ? companyOf(row) : textOf(one, row))));
 
 const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).company?.id ?? '';
 
@@ -355,12 +355,12 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
   ];
   const united = kind.fields.filter(({ name }) => unitedFields.has(name));
   for (const one of [...comparedFields(kind, rows), ...united]) {
-    const texts = await comparedTexts(kind, one, rows);
+    const texts = await comparedTexts(one, rows);
     if (texts.every((given) => given === '')) continue;
     const isOpen = !unitedFields.has(one.name) && differ(texts);
     const companies = isOpen && one.control === 'company' ? await describeCompanies(request, rows) : undefined;
     const cells = rows.map(async (row) => {
-      const value = valueOf(kind, one, await textOf(one, row), row, users);
+      const value = valueOf(one, await textOf(one, row), row, users);
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
     const shown = await Promise.all(cells);

@@ -186,8 +186,7 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     about: (request) => requireRecord(request, kind.noun, kind.find),
     doubt: (request, body, id) => twinsOf(kind, request, body, id),
     question: async (found, request) =>
-      html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone.
-        ${await ask(request, kind.detaches, found)}`,
+      html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone. ${await kind.detaches(request, found)}`,
   });
 
 async function twinsOf(kind: RecordKind, request: FastifyRequest, body: object, id?: string) {
@@ -202,7 +201,7 @@ async function twinsOf(kind: RecordKind, request: FastifyRequest, body: object, 
   return rows.size > 0 ? notice(`You may have this ${kind.noun} already:`, 'warning', links.join('; ')) : undefined;
 }
 
-interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'blank' | 'suggested'>> {
+interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'suggested'>> {
   fields: readonly FormField[];
   schemas: { create: TObject; patch: object };
 }
@@ -212,8 +211,7 @@ export const fieldForm = (kind: Fielded) => ({
   bodyOf: async (request: FastifyRequest, stored: object | undefined): Promise<Draft> => {
     const changes = await changesOf(await inputsOf(request, kind, stored), fieldsOf(request));
     if (stored) return { body: changes };
-    const body = { ...kind.blank, ...changes };
-    return { body, faults: missingIn(kind, body) };
+    return { body: changes, faults: missingIn(kind, changes) };
   },
   controls: (form: EditForm<object>, request: FastifyRequest): Promise<Html> => controlsOf(request, kind, form),
 });

@@ -47,15 +47,6 @@ export const formFieldsOf = (table: FieldTable): FormField[] =>
     form ? [{ name, label, control: 'text' as const, hint: '', ...form }] : [],
   );
 
-type Verified = Pick<Company, 'verification_status' | 'last_verified' | 'score'>;
-type Named = readonly (readonly [name: string, value: Html])[];
-
-export const verificationFacts = (object: DeclaredObject, { verification_status: status, ...row }: Verified): Named => [
-  [fieldWord(object, 'verification_status'), verification(status)],
-  [fieldWord(object, 'last_verified'), moment(status === 'unverified' ? null : row.last_verified, 'never')],
-  [fieldWord(object, 'score'), html`${row.score}`],
-];
-
 /** Returns what tells a record from others of its name, such as its e-mail address and company. */
 export const aboutOf = <Row extends ShownRecord>(kind: RecordKind<Row>, row: Row): string =>
   kind.about(row).filter(Boolean).join(' · ');
@@ -87,16 +78,15 @@ export interface RecordColumn<Row> {
   isOptional?: true;
 }
 
-export interface ShownRecord {
-  id: string;
-  custom_fields: Record<string, string | number | boolean>;
-  created_at: string;
-  updated_at: string;
-}
+/** What contacts and companies have both. */
+export type ShownRecord = Pick<
+  Company,
+  'id' | 'custom_fields' | 'verification_status' | 'last_verified' | 'score' | 'created_at' | 'updated_at'
+>;
 
 const optional = { isOptional: true } as const;
 
-export const serviceColumns: readonly RecordColumn<ShownRecord & { score: number }>[] = [
+const serviceColumns: readonly RecordColumn<ShownRecord>[] = [
   { name: 'score', head: 'Score', cell: ({ score }) => html`${score}`, sort: 'score', ...optional },
   { name: 'changed', head: 'Last changed', cell: (row) => moment(row.updated_at), sort: 'updated_at', ...optional },
   { name: 'created', head: 'Created', cell: (row) => moment(row.created_at), sort: 'created_at', ...optional },
@@ -130,11 +120,9 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   /** Returns searches that find other records which may be the same one. */
   likely(row: Row): string[];
   fields: readonly FormField[];
-  facts(row: Row): Named;
-  blank: object;
   /** Returns the texts that the form of a new record begins with, by field name. */
   suggested?: (request: FastifyRequest) => Promise<Readonly<Record<string, string>>>;
-  needsOneOf: readonly (readonly string[])[];
+  needsOneOf?: readonly (readonly string[])[] | undefined;
   schemas: { create: TObject; patch: object; filters: object };
   list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
   /** Adds to rows of the list what the page shows of records that refer to them. */
@@ -148,13 +136,11 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
   exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
-  /** Returns the paths to which the fields on the record's page link, by field name. */
-  links(row: Row): Readonly<Record<string, string>>;
   head: readonly string[];
   /** Returns the filters for the record's activities, and the records to which a new activity refers. */
   workplace(row: Row): { filters: GivenFilters; about: References };
   related(request: FastifyRequest, row: Row): Promise<Html>;
-  detaches(db: Database, customerId: string, row: Row): Promise<string>;
+  detaches(request: FastifyRequest, row: Row): Promise<string>;
 }
 
 /**
@@ -270,8 +256,11 @@ export const nameOfContact = (contact: object): string => nameOf('contact', cont
 
 const status = word('verification_status');
 
-const company = ({ company: { id, company_name } }: ContactDetail): Html =>
-  id === null ? '' : link(company_name, `/app/companies/${id}`);
+/** Returns a link to the company of a contact, or an empty text for a record without a company. */
+export function companyLink(row: object): Html {
+  const { company } = row as Partial<ContactDetail>;
+  return company?.id ? link(company.company_name, `/app/companies/${company.id}`) : '';
+}
 
 const owner = ({ assigned_to }: ContactDetail, users: readonly User[]): Html =>
   html`${users.find(({ id }) => id === assigned_to)?.name ?? ''}`;
@@ -303,7 +292,7 @@ export const contactKind: RecordKind<ContactDetail> = {
   columns: [
     { name: 'name', head: 'Name', cell: (row) => html`${nameOfContact(row)}`, sort: 'last_name' },
     { name: 'title', head: word('job_title'), cell: ({ job_title }) => html`${job_title}` },
-    { name: 'company', head: 'Company', cell: company },
+    { name: 'company', head: 'Company', cell: companyLink },
     { name: 'phone', head: 'Phone', cell: contactPhone },
     { name: 'email', head: word('work_email'), cell: ({ work_email }) => mailLink(work_email), sort: 'work_email' },
     { name: 'status', head: status, cell: checked },
@@ -320,10 +309,8 @@ export const contactKind: RecordKind<ContactDetail> = {
     [last_name || first_name, work_email, ...phone_numbers.map(({ number }) => number)].filter(Boolean),
   fields: formFieldsOf(contactTable),
   suggested: (request) => Promise.resolve({ company: queryText(request, 'company') }),
-  facts: (row) => [...verificationFacts('contacts', row), [word('crm_synced_at'), moment(row.crm_synced_at, 'never')]],
-  blank: {},
   // Somebody of whom only a phone number is known is a contact too, as in batches and files.
-  needsOneOf: contactBatches.needsOneOf ?? [],
+  needsOneOf: contactBatches.needsOneOf,
   schemas: { create: contactBatches.create, patch: ContactPatch, filters: ContactFilters },
   list: listContacts as RecordKind<ContactDetail>['list'],
   countUpTo: countContactsUpTo,
@@ -336,15 +323,12 @@ export const contactKind: RecordKind<ContactDetail> = {
     return [...(work_email ? [{ work_email }] : []), ...(first_name && last_name ? [named] : [])];
   },
   exported: exportContacts,
-  links: ({ company: { id } }) => (id === null ? {} : { company: `/app/companies/${id}` }),
   head: ['job_title', 'company', 'work_email', 'phone_numbers', 'mobile_phone', 'assigned_to'],
   workplace: ({ id }) => ({ filters: { contact_id: id }, about: { contact_id: id } }),
   related,
-  detaches: async (db, customerId, { id, list_ids }) => {
-    const [lists, deals] = await Promise.all([
-      findListsOfContact(db, customerId, id, list_ids),
-      db.search((sql) => countOpportunities(sql, customerId, { contact_id: id })),
-    ]);
+  detaches: async (request, { id, list_ids }) => {
+    const lists = await ask(request, findListsOfContact, id, list_ids);
+    const deals = await search(request, countOpportunities, { contact_id: id });
     return `It leaves ${counted(lists.length, 'list')} and ${counted(deals, 'opportunity', 'opportunities')}, which stay.`;
   },
 };
@@ -420,10 +404,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   ],
   likely: ({ company_name }) => company_name.split(' ', 1),
   fields: formFieldsOf(companyTable),
-  facts: (row) => verificationFacts('companies', row),
-  blank: { type: '', company_name: '' },
   suggested: () => Promise.resolve({ type: 'prospect' }),
-  needsOneOf: [],
   schemas: { create: CompanyCreate, patch: CompanyPatch, filters: CompanyFilters },
   list: listCompanies,
   withCounts: async (request, rows) => {
@@ -439,7 +420,6 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     ...(domain ? [{ domain }] : []),
   ],
   exported: exportCompanies,
-  links: () => ({}),
   head: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   workplace: ({ id }) => ({ filters: { company_or_its_contacts: id }, about: { company_id: id } }),
   related: async (request, { id, company_name }) => {
@@ -459,11 +439,9 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     const add = link('New contact', pathWith(`${path}/new`, { company: company_name }));
     return html`!${panel('Contacts', body, add)} !${deals}`;
   },
-  detaches: async (db, customerId, { id }) => {
-    const [people, deals] = await Promise.all([
-      countContacts(db, customerId, { filters: { company_id: id } }),
-      db.search((sql) => countOpportunities(sql, customerId, { company_id: id })),
-    ]);
+  detaches: async (request, { id }) => {
+    const people = await ask(request, countContacts, { filters: { company_id: id } });
+    const deals = await search(request, countOpportunities, { company_id: id });
     const contacts = counted(people.pagination.total_records, 'contact');
     return `${contacts} and ${counted(deals, 'opportunity', 'opportunities')} stay, without a company.`;
   },

@@ -6,11 +6,12 @@ import { hidden, controlsFor } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
 import { queryText, required, ask, passing, once, startOnce, isAdmin, requireValid } from '../base/requests.ts';
 import { customName, invalid, type Fields, type Refused, type Faults } from '../base/requests.ts';
-import { when, link, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
+import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
-import { fieldWord, countryName, mailLink, phoneLink, webLink, customValue, priceOf } from '../base/words.ts';
+import { verification, fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
+import { priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
-import { contactKind, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
+import { contactKind, companyLink, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
 import { editLinks, requireRecord, declaredFor, usersOf, inputsOf, recordEdit } from './editor.ts';
 import { fieldForm, ownGroup, type Input } from './editor.ts';
 import { listHeading } from './lists.ts';
@@ -43,7 +44,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       declaredFor(request, kind),
       inputsOf(request, kind, found),
     ]);
-    const values = valuesOf(kind, inputs, found, users);
+    const values = valuesOf(inputs, found, users);
     const here = `${path}/${found.id}`;
     const edit: EditLink = (group, label, spoken) =>
       dialogLink(label, pathWith(`${here}/edit`, { group, in: list }), spoken);
@@ -60,11 +61,6 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         telling: { wordOf: (name) => fieldWord(kind.object, name, declared), users },
       }),
     ]);
-    const about = [
-      ...kind.facts(found),
-      ['Created', moment(found.created_at)],
-      ['Last changed', moment(found.updated_at)],
-    ] as const;
     return {
       status: refused.status,
       title: kind.nameOf(found),
@@ -78,10 +74,25 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
       body: workplace(
         happened,
         `About this ${noun}`,
-        html`!${related} !${groupsOf(inputs, values, edit)} !${panel('About this record', facts(about))}`,
+        html`!${related} !${groupsOf(inputs, values, edit)} !${panel('About this record', facts(originOf(kind, found)))}`,
       ),
     };
   });
+}
+
+/** Returns what the service knows of a record, which no form changes. */
+function originOf({ object }: RecordKind, found: ShownRecord) {
+  const { verification_status: status, last_verified, score, created_at, updated_at } = found;
+  const { crm_synced_at } = found as Partial<ContactDetail>;
+  const values = {
+    verification_status: verification(status),
+    last_verified: moment(status === 'unverified' ? null : last_verified, 'never'),
+    score: String(score),
+    ...(crm_synced_at !== undefined && { crm_synced_at: moment(crm_synced_at, 'never') }),
+    created_at: moment(created_at),
+    updated_at: moment(updated_at),
+  };
+  return Object.entries(values).map(([name, value]) => [fieldWord(object, name), value] as const);
 }
 
 /** Returns the address of a list in which the user chooses with what to merge a record, which is chosen there. */
@@ -115,21 +126,14 @@ async function neighbourLinks(request: FastifyRequest, kind: RecordKind, id: str
 
 type Values = ReadonlyMap<string, Html>;
 
-function valuesOf(kind: RecordKind, inputs: readonly Input[], found: ShownRecord, users: readonly User[]): Values {
+function valuesOf(inputs: readonly Input[], found: ShownRecord, users: readonly User[]): Values {
   const own = Object.entries(found.custom_fields).map(([key, value]) => [customName(key), customValue(value)] as const);
   const filled = inputs.filter(({ group, saved }) => group !== ownGroup && saved !== '');
-  return new Map([...own, ...filled.map((one) => [one.name, valueOf(kind, one, one.saved, found, users)] as const)]);
+  return new Map([...own, ...filled.map((one) => [one.name, valueOf(one, one.saved, found, users)] as const)]);
 }
 
-export function valueOf(
-  { links }: RecordKind,
-  { name, control }: FormField,
-  given: string,
-  found: ShownRecord,
-  users: readonly User[],
-): Html {
-  const path = links(found)[name];
-  if (path !== undefined) return link(given, path);
+export function valueOf({ name, control }: FormField, given: string, found: ShownRecord, users: readonly User[]): Html {
+  if (control === 'company') return companyLink(found);
   if (control === 'country') return html`${countryName(given)}`;
   if (control === 'user') return html`${users.find(({ id }) => id === given)?.name ?? given}`;
   if (control === 'email') return mailLink(given);
