@@ -5,7 +5,7 @@ import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
-import { lookUp, search, idOf, sentText, queryText, ask, invalid, passing } from './base/requests.ts';
+import { lookUp, search, idOf, sentText, queryText, ask, passing } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
@@ -67,10 +67,9 @@ export async function approvals(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/approvals/:id', forAdmins, {
     show: showOne,
     act: async (request) => {
-      const answer = sentText(request, 'approve');
-      if (answer !== 'true' && answer !== 'false') throw invalid('say whether the call may run');
-      await decideCall(request, idOf(request, 'approval'), answer === 'true');
-      return `${section}?done=${answer === 'true' ? 'approved' : 'refused'}`;
+      const isApproved = sentText(request, 'approve') === 'true';
+      await decideCall(request, idOf(request, 'approval'), isApproved);
+      return `${section}?done=${isApproved ? 'approved' : 'refused'}`;
     },
   });
 
@@ -182,13 +181,10 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
 const namesShown = 20;
 const lettersShown = 100;
 
-const namesOfAll = <T>(all: readonly T[] | undefined, nameOfOne: (one: T) => string): Html | undefined =>
-  all &&
-  someNames(
-    all.slice(0, namesShown).map((one) => nameOfOne(one).slice(0, lettersShown)),
-    namesShown,
-    all.length,
-  );
+function namesOfAll<T>(all: readonly T[] = [], nameOfOne: (one: T) => string): Html {
+  const names = all.map((one) => nameOfOne(one).slice(0, lettersShown));
+  return someNames(names, namesShown);
+}
 
 const pageEvents = 100;
 const maxEvents = 1_000;

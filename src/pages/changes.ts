@@ -143,9 +143,8 @@ function fateText(change: ToldChange, { undo, records }: ReturnType<typeof fateO
 }
 
 function titleOf(change: ToldChange, origin: ToldChange | undefined): string {
-  const own = countsText(change);
-  if (!origin) return `${own.charAt(0).toUpperCase()}${own.slice(1)}`;
-  return origin.undo_of === undefined ? `Undo: ${countsText(origin)}` : `Undo of an undo: ${own}`;
+  if (!origin) return plain(countsText(change));
+  return origin.undo_of === undefined ? `Undo: ${countsText(origin)}` : `Undo of an undo: ${countsText(change)}`;
 }
 
 /** Returns the label of an undo of a whole change, which names its scope. */

@@ -16,7 +16,6 @@ import type { Transaction } from '../database/db.ts';
 import { fieldsText, namedRecords, nounOf, recordLink, undoOf } from './changes.ts';
 import { stagesById } from './records/deals.ts';
 import { usersOf } from './records/editor.ts';
-import { conflict, DomainError } from '../errors.ts';
 import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
@@ -98,12 +97,9 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const [action = '', ...mode] = text(fields, 'do').split(' ');
     if (mode.length > 0) fields['mode'] = mode.join(' ');
     try {
-      if (!['start', 'check', 'save', 'import'].includes(action))
-        throw invalid('say what to do: start, check, save or import');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
-      const isStarted = error instanceof DomainError && error.code === 'conflict' && (await hasStarted(request));
-      return showImport(request, refusalOf(isStarted ? conflict('It has been started already') : error));
+      return showImport(request, refusalOf(error));
     }
     return `${section}/${id}${action === 'import' ? '' : nextView(fields)}`;
   });
@@ -114,7 +110,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const source = sourceChangesOf(found, state, fields);
     // The columns of another sheet are others: they are shown first.
     const isOther = Object.keys(source).length > 0;
-    const starts = action !== 'save' && !isOther;
+    const starts = ['start', 'check'].includes(action) && !isOther;
     const patch = isOther ? source : changesOf(preview, fields);
     requireValid(ImportPatch, patch);
     const isByFile = ['', modeOf(found)].includes(text(fields, 'mode'));
@@ -197,12 +193,6 @@ function nextView(fields: Fields): string {
   const list = name.trim() === '' ? {} : { list_id: 'new', name };
   const page = text(fields, 'page');
   return pathWith('', { ...list, page: page === '1' ? '' : page });
-}
-
-/** Returns true for an import that runs or has ended well. A check that has ended can be started for real. */
-async function hasStarted(request: FastifyRequest): Promise<boolean> {
-  const { status, dry_run: isCheck } = await findImport(request);
-  return status === 'PENDING' || status === 'PROCESSING' || (status === 'COMPLETED' && !isCheck);
 }
 
 const findImport = (request: FastifyRequest): Promise<Import> =>

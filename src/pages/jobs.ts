@@ -107,6 +107,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
     search(request, findStarts, [job.id]),
     usersOf(request),
   ]);
+  const counts = outcomes.map(({ status, number }) => html`<span>${count(number)} !${verification(status)}</span>`);
   const columns = job.type === 'undo' ? await undoColumns(request, results.rows, users) : resultColumnsOf(job);
   const start = starts.get(job.id);
   const list = canonicalId(queryText(request, 'list'));
@@ -124,7 +125,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
     body: html`<div !${when(isRunning, 'data-live')}>
       <div class="card">
         !${when(start?.filters, quiet(searchText(start?.filters)))} !${progressOf(job)}
-        !${when(outcomes.length > 0, html`<p class="row">!${outcomes.map(outcomeOf)}</p>`)}
+        !${when(outcomes.length > 0, html`<p class="row">!${counts}</p>`)}
         !${when(isRunning, quiet('It goes on when you leave this page.'))}
         !${when(list || job.succeeded > 0, nextOf(job, list))}
       </div>
@@ -155,9 +156,6 @@ function nextOf({ id, type }: Job, list: string | undefined): Html {
   if (type === 'undo') return html`<p>!${link('See what it took back', `/app/changes/${id}`)}</p>`;
   return html`<p>!${list ? link('See the list', `/app/lists/${list}`) : link('See the contacts', '/app/contacts')}</p>`;
 }
-
-const outcomeOf = ({ status, number }: Awaited<ReturnType<typeof countOutcomes>>[number]): Html =>
-  html`<span>${count(number)} !${verification(status)}</span>`;
 
 function itemName({ item, contact_id, result }: JobItem): Html {
   const person = result !== null && '_id' in result ? `${result.first_name} ${result.last_name}`.trim() : '';

@@ -13,7 +13,7 @@ import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column
 import { poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { publicUrl } from '../process/config.ts';
-import { DomainError, type Fault } from '../errors.ts';
+import type { Fault } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { findApiKey, findKeyVersions, issueKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { replaceKey, revokeKey, setSpendCaps, type Issued } from '../queries/accounts/api-keys.ts';
@@ -216,7 +216,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
   });
 
   question(app, '/keys/:id/rotate', forAdmins, {
-    about: requireActiveKey,
+    about: requireKey,
     title: 'Rotate the key',
     text: (key) =>
       html`!${named(key)} gets a new value, which lasts as long as the present one did, counted from now. The present
@@ -256,17 +256,6 @@ export async function keys(app: FastifyInstance): Promise<void> {
 
 const requireKey = async (request: FastifyRequest): Promise<ApiKey> =>
   required(await lookUp(request, findApiKey, idOf(request, 'API key')), 'API key');
-
-/**
- * Returns the key in the request's path.
- * @throws DomainError `not_found`; `conflict` if the key is not active and the request only shows a form
- */
-async function requireActiveKey(request: FastifyRequest): Promise<ApiKey> {
-  const key = await requireKey(request);
-  if (key.status !== 'active' && request.method !== 'POST')
-    throw new DomainError('conflict', `This key is ${key.status}. Only an active key can be changed`);
-  return key;
-}
 
 function draftOf(request: FastifyRequest): KeyDraft {
   const fields = fieldsOf(request);
@@ -322,7 +311,7 @@ const named = ({ name, start }: ApiKey): Html => html`<strong>${name}</strong> (
 const limitsOf = ({ spend_caps, approve_over }: ApiKey): KeyLimits => ({ spend_caps, approve_over });
 
 async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
-  const key = await requireActiveKey(request);
+  const key = await requireKey(request);
   const limits = request.method === 'POST' ? limitsIn(fieldsOf(request)) : key;
   return {
     title: 'Limits of the key',

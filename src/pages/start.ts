@@ -63,7 +63,7 @@ export async function start(app: FastifyInstance): Promise<void> {
       body: workplace(
         html`!${tasks} !${deals}`,
         'What happened',
-        html`!${when(concerns.length > 0, attention(concerns))} !${when(running.cards.length > 0, underWay)} !${latest}`,
+        html`!${concerns} !${when(running.cards.length > 0, underWay)} !${latest}`,
       ),
     };
   });
@@ -154,17 +154,6 @@ async function latestOf(request: FastifyRequest): Promise<Html> {
     !${plainList(lines, 'Nobody else has changed anything lately.')}`;
 }
 
-function attention(concerns: readonly (readonly [name: string, text: Html])[]): Html {
-  const items = concerns.map(([name, text]) => {
-    const body = html`!${hidden({ concern: name })}<button class="link">Dismiss</button>`;
-    return html`<li class="notice warning apart"><span>!${text}</span> !${form('/app/dismiss', body)}</li>`;
-  });
-  return html`<h2>Needs a look</h2>
-    <ul class="items">
-      !${items}
-    </ul>`;
-}
-
 /**
  * Returns the jobs, and the imports not begun by other users, that have not ended. `isLive` is true if one of them
  * makes progress without the user.
@@ -212,16 +201,21 @@ const cookieOf = ({ server: { config } }: FastifyRequest) => ({
 const dismissedBy = (request: FastifyRequest): string[] =>
   (request.cookies[cookieOf(request).name] ?? '').split('.').filter((one) => /^[\w-]{12}$/.test(one));
 
-/**
- * Returns the concerns that the user has not dismissed, most urgent first. The name of a concern is its hash in the
- * form.
- */
-async function concernsOf(request: FastifyRequest): Promise<(readonly [name: string, text: Html])[]> {
+/** Returns the concerns that the user has not dismissed, most urgent first. A form names a concern by its hash. */
+async function concernsOf(request: FastifyRequest): Promise<Html> {
   const dismissed = new Set(dismissedBy(request));
   const found = (await Promise.all(sources.map((find) => find(request)))).flat();
-  const hash = (key: string) => createHash('sha256').update(`${request.caller.userId} ${key}`).digest('base64url');
-  const named = found.map(([key, text]) => [hash(key).slice(0, 12), text] as const);
-  return named.filter(([name]) => !dismissed.has(name));
+  const items = found.map(([key, text]) => {
+    const hash = createHash('sha256').update(`${request.caller.userId} ${key}`).digest('base64url').slice(0, 12);
+    const body = html`!${hidden({ concern: hash })}<button class="link">Dismiss</button>`;
+    const item = html`<li class="notice warning apart"><span>!${text}</span> !${form('/app/dismiss', body)}</li>`;
+    return when(!dismissed.has(hash), item);
+  });
+  const list = html`<h2>Needs a look</h2>
+    <ul class="items">
+      !${items}
+    </ul>`;
+  return when(items.some(Boolean), list);
 }
 
 async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {

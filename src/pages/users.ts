@@ -233,7 +233,7 @@ function loginAndPasswordPages(app: FastifyInstance): void {
       const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
       const page: FormPage = {
         title: 'Set your password',
-        lead: `For ${user.email}. You log in with it afterwards.`,
+        lead: html`For ${user.email}. You log in with it afterwards.`,
         action: '/app/link',
         isNarrow: true,
         body: html`!${hidden({ link })} !${passwordForm(refused.faults, user.email, 'Set the password')}`,

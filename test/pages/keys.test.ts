@@ -107,7 +107,7 @@ test('spend caps are given with a key, changed without a new value, and shown wi
   const refused = await visitor.submit(page, { cap_verification: 'many' });
   expectPage(refused, 400, 'Must be a whole number');
   await visitor.submit(`/app/keys/${key!['id']}/revoke`, {});
-  expect((await visitor.get(page)).status).toBe(409);
+  expect((await visitor.submit(page)).status).toBe(409);
 });
 
 test('the form to rotate a key says when it was used last, and replaces the key', async () => {

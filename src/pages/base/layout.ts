@@ -146,12 +146,11 @@ export function listPage<Row>(list: List<Row>): Page {
   return { actions: when(!none || rows.length > 0, add), ...page, body: html`!${above} !${shown} !${below}` };
 }
 
-export interface FormPage extends Pick<Page, 'title' | 'section' | 'done'> {
+export interface FormPage extends Pick<Page, 'title' | 'section' | 'done' | 'lead'> {
   /** Address to which the form is sent. Default: the page's address without its query. */
   action?: string;
   body: Html;
   attributes?: Html;
-  lead?: string;
   above?: Html;
   isNarrow?: true;
   /** Faults of the address, such as an invalid number. The form shows them before it is sent. */
@@ -159,14 +158,13 @@ export interface FormPage extends Pick<Page, 'title' | 'section' | 'done'> {
 }
 
 export function formPage(request: FastifyRequest, asked: FormPage, given = notSent): Page {
-  const { action = urlOf(request).split('?')[0]!, body, attributes, lead, above, isNarrow, refused, ...page } = asked;
+  const { action = urlOf(request).split('?')[0]!, body, attributes, above = '', isNarrow, refused, ...page } = asked;
   const { faults, status } = refused ?? given;
   const shown = form(action, html`!${formFaults(faults, body)} !${body}`, attributes);
   return {
     ...page,
     status,
-    body: html`!${above ?? ''} !${when(lead, html`<p class="lead">${lead!}</p>`)}
-    !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
+    body: html`!${above} !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
   };
 }
 
@@ -415,16 +413,16 @@ export function secretPage<T>(
   const { title, lead, label, value, advice, next = back, leave = 'I have stored it' } = show(issued);
   return {
     title,
-    body: html`<p class="lead">!${lead}</p>
-      <div class="card">
-        <label for="secret">${label}</label>
-        <div role="group">
-          <input id="secret" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
-          <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
-        </div>
-        <p class="quiet" data-copied role="status"></p>
-        !${advice}
-        <p class="row">!${linkButton(leave, next, '', 'data-dismiss')}</p>
-      </div>`,
+    lead,
+    body: html`<div class="card">
+      <label for="secret">${label}</label>
+      <div role="group">
+        <input id="secret" value="${value}" readonly autocomplete="off" spellcheck="false" data-secret />
+        <button type="button" class="secondary outline" data-copy="secret" hidden>Copy</button>
+      </div>
+      <p class="quiet" data-copied role="status"></p>
+      !${advice}
+      <p class="row">!${linkButton(leave, next, '', 'data-dismiss')}</p>
+    </div>`,
   };
 }
