@@ -176,6 +176,7 @@ test('the values of rules are written as people write them: users, days, countri
     });
   for (const [field, operator, value, read] of [
     ['assigned_to', 'equals', 'grace hopper', user.userId],
+    ['assigned_to', 'in', user.email.toUpperCase(), user.userId],
     ['created_at', 'greater_or_equal', '25.11.2026', '2026-11-25T00:00:00.000Z'],
     ['created_at', 'greater_than', '25 Nov 2026', '2026-11-25T23:59:59.999Z'],
     ['created_at', 'less_or_equal', '2026-11-25', '2026-11-25T23:59:59.999Z'],

@@ -1,5 +1,4 @@
-import { verificationChoices, priceOf, fieldWord, comparisons, comparisonWord } from '../base/words.ts';
-import { countryName, countryChoices } from '../base/words.ts';
+import { verificationChoices, priceOf, fieldWord, comparisons, comparisonWord, countryChoices } from '../base/words.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
@@ -11,7 +10,8 @@ import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../
 import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, rowEditor } from '../base/forms.ts';
 import { rowAct, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
-import { queryOf, requireValid, linesIn, unchanged, values, type Faults, type Fields } from '../base/requests.ts';
+import { queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
+import type { Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
@@ -178,13 +178,10 @@ const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary
 const maxCredits = 1_000_000_000;
 
 function draftOf(fields: Fields) {
-  const [names, ...others] = ['field', 'operator', 'value', 'join'].map((name) =>
-    values(fields, name, ruleLimits.rules),
-  );
-  const rules = names!.map((field, i): RuleGiven => {
-    const [operator = 'equals', value = '', join] = others.map((all) => all[i]);
+  const rows = rowsIn(fields, ['field', 'operator', 'value', 'join'], ruleLimits.rules);
+  const rules = rows.map(({ field, operator, value, join }): RuleGiven => {
     const logic_operator = join === 'OR' ? join : 'AND';
-    return { field, operator: operator as RuleOperator, value, logic_operator };
+    return { field, operator: (operator || 'equals') as RuleOperator, value, logic_operator };
   });
   return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description'), rules };
 }
@@ -347,9 +344,7 @@ function valueText({ field, operator, value }: Condition, known: Known): string 
 }
 
 function wordOf({ field, operator, value }: Condition, known: Known): string {
-  if (field === 'location_country' && whole.has(operator) && /^[A-Z]{2}$/i.test(value))
-    return countryName(value.toUpperCase());
-  const word = choicesOf(field, known)?.find(([one]) => one === value)?.[1];
+  const word = choicesOf(field, known)?.find(([one]) => one.toLowerCase() === value.toLowerCase())?.[1];
   if (word) return word;
   if (typeOf(field) === 'instant' && isInstant(value)) {
     const day = dayOf(value);
@@ -360,9 +355,13 @@ function wordOf({ field, operator, value }: Condition, known: Known): string {
 
 const typeOf = (field: string) => fieldType(contactFilterFields, field);
 
-/** What the words of rules are made of. `owners` are the users, or their e-mail addresses where a name is ambiguous. */
+/**
+ * What the words of rules are made of. `owners` are the names of users, or their e-mail addresses where a name is
+ * ambiguous. `addresses` are the e-mail addresses of all.
+ */
 interface Known {
   owners: readonly Choice[];
+  addresses: readonly Choice[];
   declared: readonly DeclaredField[];
 }
 
@@ -371,7 +370,7 @@ async function knownFor(request: FastifyRequest): Promise<Known> {
   const called = Map.groupBy(users, ({ name }) => fold(name));
   const isClear = (name: string) => called.get(fold(name))!.length === 1 && !name.includes(',');
   const owners = users.map(({ id, name, email }): Choice => [id, isClear(name) ? name : email]);
-  return { owners, declared };
+  return { owners, addresses: users.map(({ id, email }) => [id, email]), declared };
 }
 
 const declaredType = (field: string, { declared }: Known) => declared.find(({ key }) => key === customKey(field))?.type;
@@ -390,7 +389,7 @@ async function readRule(given: Condition, stored: readonly Rule[], known: Known)
   const { field, operator, value } = given;
   const same = stored
     .filter((rule) => rule.field === field && rule.operator === operator)
-    .find((rule) => unchanged(value, [valueText(rule, known)]) === valueText(rule, known));
+    .find((rule) => asSentBack(valueText(rule, known)).trim() === asSentBack(value));
   if (same) return { value: same.value };
   if (isEmptiness(operator)) return { value };
   const parts = isPlural(operator) ? value.split(',').map((one) => one.trim()) : [value];
@@ -412,9 +411,11 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   if (!whole.has(operator)) return { value };
   if (field === 'location_country') return read((await countryCodes())(text), 'a country');
   const choices = choicesOf(field, known);
-  const chosen = choices?.find(([name, word]) => [name, word.toLowerCase()].includes(text.toLowerCase()));
-  const words = choices?.slice(0, maxNamed).map(([, word]) => word);
-  return words ? read(chosen?.[0], `one of these: ${words.join(', ')}`) : { value };
+  if (!choices) return { value };
+  const all = field === 'assigned_to' ? [...choices, ...known.addresses] : choices;
+  const chosen = all.find(([name, word]) => [name, word.toLowerCase()].includes(text.toLowerCase()));
+  const words = choices.slice(0, maxNamed).map(([, word]) => word);
+  return read(chosen?.[0], `one of these: ${words.join(', ')}`);
 }
 
 /** Maximum number of choices that a message names. */
