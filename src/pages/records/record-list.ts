@@ -1,7 +1,7 @@
 import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
 import { undoButton, doneNotice, filters, numberedPager, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, type Choice } from '../base/forms.ts';
-import { queryText, customName, isAdmin, queryOf, ask, text, passing, readForm, lookUp } from '../base/requests.ts';
+import { queryText, customName, isAdmin, queryOf, ask, text, passing, required, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
@@ -16,7 +16,7 @@ import { contactKind, readInOrder } from './kinds.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './kinds.ts';
 import { declaredFor, usersOf } from './editor.ts';
 import { Type } from '@sinclair/typebox';
-import { forbidden, notFound } from '../../errors.ts';
+import { forbidden } from '../../errors.ts';
 import { deleteView, listSavedViews, saveView } from '../../queries/accounts/customers.ts';
 import type { SavedView, ViewObject } from '../../queries/accounts/customers.ts';
 import { canonicalId } from '../../text/ids.ts';
@@ -299,20 +299,7 @@ function none(kind: RecordKind, view: View, all: Record<string, string | undefin
   return empty(`No ${title.toLowerCase()} yet`, advice, picture, add);
 }
 
-/**
- * Functions by table that return the parameters of an address that a saved view keeps. They leave out the page and
- * messages.
- */
-const keptOf: Readonly<Record<ViewObject, (fields: Fields) => URLSearchParams>> = {
-  contacts: (fields) => parametersOf(viewOf(contactKind, fields)),
-  companies: (fields) => parametersOf(viewOf(companyKind, fields)),
-  opportunities: (fields) => {
-    const given = ['pipeline', 'owner'].map((name): [string, string] => [name, canonicalId(text(fields, name)) ?? '']);
-    return new URLSearchParams(given.filter(([, id]) => id !== ''));
-  },
-};
-
-const isObject = (name: string): name is ViewObject => Object.hasOwn(keptOf, name);
+const objects: readonly ViewObject[] = ['contacts', 'companies', 'opportunities'];
 
 const maxName = 60;
 
@@ -326,7 +313,7 @@ export function savedViews(app: FastifyInstance): void {
     act: async (request) => {
       const fields = fieldsOf(request);
       const object = objectIn(fields);
-      const query = keptOf[object](readForm(text(fields, 'query'))).toString();
+      const query = new URLSearchParams(text(fields, 'query')).toString();
       const name = text(fields, 'name').trim();
       const tooLong = { path: '', message: 'this view has too long filters to be saved' };
       requireValid(Given, { name }, query.length > maxQueryLength ? [tooLong] : []);
@@ -354,11 +341,11 @@ export function savedViews(app: FastifyInstance): void {
 const pathOf = ({ object, query }: Pick<SavedView, 'object' | 'query'>): string =>
   `/app/${object}${query === '' ? '' : `?${query}`}`;
 
-function objectIn(fields: Fields): ViewObject {
-  const object = text(fields, 'object');
-  if (!isObject(object)) throw notFound('table');
-  return object;
-}
+const objectIn = (fields: Fields): ViewObject =>
+  required(
+    objects.find((one) => one === text(fields, 'object')),
+    'table',
+  );
 
 const viewsOf = (request: FastifyRequest): Promise<SavedView[]> =>
   lookUp(request, listSavedViews, request.caller.userId);
@@ -398,7 +385,7 @@ function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
       more: html`maxlength="${maxName}" autocomplete="off" required`,
     })}
     !${choice('for', 'Who sees it', Object.entries({ me: 'only me', all: 'everybody here' }))}
-    !${buttons('Save the view', `/app/${object}?${keptOf[object](readForm(query)).toString()}`)}`,
+    !${buttons('Save the view', pathOf({ object, query }))}`,
     isNarrow: true,
   };
 }
