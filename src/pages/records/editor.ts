@@ -5,6 +5,7 @@ import { DomainError, preconditionFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
+import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
@@ -311,18 +312,13 @@ function valueOf({ name, control }: FormField, given: string, schema: TObject): 
   const lines = linesOf(given);
   if (control === 'lines' && lines.length > 0) return lines;
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
-  if (given.trim() === '') return isNullable(schema, name) ? null : '';
+  if (given.trim() === '') return compile(schema.properties[name]!).isValid(null) ? null : '';
   // A text that is no number stays a text, which the validation refuses with a message.
   if (control === 'amount') return readNumber(given) ?? given.trim();
   if (control === 'yes_no') return given === 'true' || (given === 'false' ? false : given);
   if (control === 'user') return canonicalId(given.trim()) ?? given.trim();
   return control === 'number' && /^\d{1,9}$/.test(given.trim()) ? Number(given) : given.trim();
 }
-
-const isNullable = ({ properties }: TObject, name: string): boolean =>
-  [(properties[name] as { type?: unknown } | undefined)?.type].flat().includes('null') ||
-  // References are nullable in another way: see the schemas of contacts.
-  name === 'assigned_to';
 
 /** Returns the values that a form changes in a record, or sets in a new one. Leaves out unchanged texts. */
 async function changesOf(inputs: readonly Input[], sent: Fields): Promise<Record<string, unknown>> {
