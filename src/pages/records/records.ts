@@ -2,10 +2,10 @@ import { savedViews, pageRows, recordList, nameOfView } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
 import { backPath, type FormPage } from '../base/layout.ts';
-import { hidden, controlsFor } from '../base/forms.ts';
+import { hidden, controlsFor, versionField } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
 import { queryText, required, ask, passing, once, startOnce, isAdmin, requireValid } from '../base/requests.ts';
-import { customName, invalid, type Fields, type Refused, type Faults } from '../base/requests.ts';
+import { customName, invalid, requireCurrent, type Fields, type Refused, type Faults } from '../base/requests.ts';
 import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { verification, fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
@@ -21,8 +21,7 @@ import { sendExport } from '../../plugins/responses.ts';
 import { addMembers, removeMembers } from '../../queries/crm/list-members.ts';
 import { conflict, DomainError, forbidden } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
-import { canonicalId, etagOf } from '../../text/ids.ts';
-import { statuses } from '../../plugins/error-handler.ts';
+import { canonicalId } from '../../text/ids.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import type { Transaction } from '../../database/db.ts';
 import { estimateJob } from '../../jobs/job-types.ts';
@@ -222,8 +221,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
       const isSent = rows.length === 0 && (await sentEarlier(request)) === 'same';
       if (isSent && act.tone === 'danger') return deletedPage;
       if (rows.length === 0) return backTo(request, kind, isSent ? 'sent' : 'none');
-      if (digestOf(rows) !== sentText(request, 'digest'))
-        return { faults: { '': changedText(rows.length, kind) }, status: statuses.conflict };
+      requireCurrent(request, idsOf(rows));
       return act.run(request, rows);
     },
   });
@@ -263,7 +261,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
     return {
       title: `${title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
       ...(text(fields, 'list') !== '' && { section: '/app/lists' }),
-      body: html`!${hidden({ choice: choiceText(request), digest: digestOf(rows) })}
+      body: html`!${hidden({ choice: choiceText(request) })} !${versionField(idsOf(rows))}
         !${await act.controls(request, rows, faults)}
         <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>
         !${buttons(verb, backTo(request, kind), 'Back', { tone: act.tone ?? '', closes: '' })}`,
@@ -273,11 +271,7 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
   }
 }
 
-/** Returns a hash that shows whether the records are still those that the user saw. */
-const digestOf = (rows: readonly ShownRecord[]): string => etagOf(rows.map(({ id }) => id).toSorted());
-
-const changedText = (number: number, { noun, title }: Pick<RecordKind, 'noun' | 'title'>): string =>
-  `Something has changed meanwhile, and nothing is done yet. Now it is ${counted(number, noun, title.toLowerCase())}.`;
+const idsOf = (rows: readonly ShownRecord[]): string[] => rows.map(({ id }) => id).toSorted();
 
 /** Returns the address's query in which a list has named its view, the chosen records and the action. */
 const choiceText = (request: FastifyRequest): string =>
