@@ -41,7 +41,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
     ];
     return listPage({
       title: 'Lists',
-      done: {},
       columns,
       rows: page.rows,
       none: ['No lists yet', 'A list holds contacts that you put into it, or all that match its rules.', 'list'],
@@ -163,7 +162,6 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
       .filter(Boolean)
       .join(' · '),
     actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
-    done: {},
     none: when(
       isEmpty,
       rules.length > 0
@@ -252,7 +250,6 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   const names = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
   const fieldsWith = (field: string) =>
     [...new Set([...names, field])].map((name): Choice => [name, name ? fieldWord('contacts', name, declared) : '–']);
-  const [first, joins] = [hidden({ join: 'AND' }), { AND: 'and', OR: 'or' }];
   const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
   const show = (i: number): Html =>
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
@@ -265,24 +262,19 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
     const type = kind === 'day' && (given === '' || readDay(given) === given) ? 'date' : 'text';
     return textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`, given, type);
   };
+  const join = ({ logic_operator = 'AND' }: RuleGiven, i: number): Html =>
+    i === 0 ? hidden({ join: 'AND' }) : choice(i, 'join', 'joined by', { AND: 'and', OR: 'or' }, logic_operator);
+  const field = ({ field: name }: RuleGiven, i: number): Html =>
+    html`!${choice(i, 'field', 'field', fieldsWith(name), name, redrawn(i))} <noscript>!${show(i)}</noscript>`;
+  const comparison = ({ field: name, operator }: RuleGiven, i: number): Html => {
+    const kind = kindOf(name, known);
+    const words = { ...comparisons[kind], [operator]: comparisonWord(kind, operator) };
+    return choice(i, 'operator', 'comparison', words, operator, redrawn(i));
+  };
   const columns: readonly Column<RuleGiven>[] = [
-    [
-      'Joined by',
-      ({ logic_operator: join = 'AND' }, i) => (i === 0 ? first : choice(i, 'join', 'joined by', joins, join)),
-    ],
-    [
-      'Field',
-      ({ field }, i) =>
-        html`!${choice(i, 'field', 'field', fieldsWith(field), field, redrawn(i))} <noscript>!${show(i)}</noscript>`,
-    ],
-    [
-      'Comparison',
-      ({ field, operator }, i) => {
-        const kind = kindOf(field, known);
-        const words = { ...comparisons[kind], [operator]: comparisonWord(kind, operator) };
-        return choice(i, 'operator', 'comparison', words, operator, redrawn(i));
-      },
-    ],
+    ['Joined by', join],
+    ['Field', field],
+    ['Comparison', comparison],
     ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(`rules-${i}`, faults)}`],
   ];
   const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
