@@ -36,7 +36,6 @@ export async function jobs(app: FastifyInstance): Promise<void> {
     const isSome = Object.keys(given).length > 0 || page > 1;
     return listPage({
       title: 'Jobs',
-      done: {},
       above: filterForm(given),
       columns: [['Job', name, 'long'], ...jobColumns.toSpliced(3, 0, by)],
       rows,

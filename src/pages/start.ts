@@ -59,7 +59,6 @@ export async function start(app: FastifyInstance): Promise<void> {
         ${count(credits.verification.balance)} to verify`,
       actions: when(!isNew, newTask),
       isLive: running.isLive,
-      done: {},
       body: workplace(
         html`!${tasks} !${deals}`,
         'What happened',

@@ -65,8 +65,11 @@ export async function assets(app: FastifyInstance): Promise<void> {
 export interface Page {
   title: string;
   body: Html;
-  /** Messages by the value of the query parameter `done`, which names the last action. One stands above the body. */
-  done?: Readonly<Record<string, string>>;
+  /**
+   * Messages by the value of the query parameter `done`, which names the last action, in addition to the usual ones. One
+   * stands above the body. Or the message itself.
+   */
+  done?: Readonly<Record<string, string>> | Html;
   lead?: Html;
   actions?: Html;
   /** Path of the navigation entry to highlight. Default: the first part of the page's path. */
@@ -199,7 +202,7 @@ function documentOf(request: FastifyRequest, page: Page): Html {
             </div>
             <div class="row">!${actions}</div>
           </div>
-          !${done ? doneNotice(request, done) : ''} !${body}
+          !${typeof done === 'string' ? done : doneNotice(request, done)} !${body}
         </main>
       </body>
     </html>`;

@@ -277,7 +277,6 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
   return {
     title: 'Tasks',
     actions: newTask,
-    done: {},
     body: html`!${filters(
       path,
       html`!${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}

@@ -90,8 +90,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     return {
       title: 'Duplicates',
       isLive,
-      body: html`!${doneText(request)}
-        <div !${when(isLive, 'data-live')}>!${overviewOf(by, all)} !${when(!found, counting)}</div>
+      done: doneText(request),
+      body: html`<div !${when(isLive, 'data-live')}>!${overviewOf(by, all)} !${when(!found, counting)}</div>
         !${asOf ? countedAt(by, asOf) : ''} !${found ? groupsOf(request, by, found, groups) : ''}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };

@@ -53,7 +53,6 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
       title: 'Opportunities',
       lead: totalsOf(chosen, columns),
       actions: linkButton('New opportunity', pathWith(`${section}/new`, given)),
-      done: {},
       body: html`!${movedNotice(request, pipelines)} !${await viewLinks(request, 'opportunities', shown)}
         !${filters(
           section,
@@ -273,7 +272,6 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     title: found.name,
     lead: lead.filter((part) => part !== '').join(' · '),
     actions: html`!${moveForm(pipeline, found)} !${editLinks(here)}`,
-    done: {},
     body: html`!${movedNotice(request, [pipeline])} !${workplace(happened, 'About this opportunity', beside)}`,
   };
 }

@@ -35,7 +35,6 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
   addPage(app, '/pipelines', forAdmins, async (request) =>
     listPage({
       title: 'Pipelines',
-      done: {},
       add: linkButton('New pipeline', `${section}/new`),
       above: '<p class="lead">The stages through which opportunities pass, one board for each pipeline.</p>',
       columns,

@@ -32,7 +32,6 @@ export async function products(app: FastifyInstance): Promise<void> {
     const add = linkButton('New product', `${section}/new`);
     return listPage({
       title: 'Products',
-      done: {},
       add,
       above: html`<search>!${filters(section, html`!${searchBox('products', search)} !${which}`, '')}</search>`,
       columns: columns.filter(([head]) => show === 'all' || head !== 'State'),

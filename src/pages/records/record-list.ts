@@ -30,7 +30,7 @@ export const maxCounted = 10_000;
  * What the page of records that are filtered by a list shows instead of their title and buttons. Without a record,
  * `none` stands there.
  */
-export type Heading = Pick<Page, 'section' | 'title' | 'lead' | 'actions' | 'done'> & { none: Html };
+export type Heading = Pick<Page, 'section' | 'title' | 'lead' | 'actions'> & { none: Html };
 
 type HeadingOf = (request: FastifyRequest, list: string) => Promise<Heading | undefined>;
 
@@ -52,7 +52,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       list === undefined ? undefined : headingOf?.(request, list),
       readInOrder(request, companyKind, companies.slice(0, maxNamed)),
     ]);
-    const { done, none: noneInList, ...shown } = ofList ?? {};
+    const { none: noneInList, ...shown } = ofList ?? {};
     const names = someNames(employers.map(companyKind.nameOf), maxNamed, companies.length);
     const { userId: me } = request.caller;
     const known = { lists, users, me, others, employers: names, ...(ofList && list && { list }) };
@@ -64,7 +64,8 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
       !${linkButton(`New ${kind.noun}`, `${path}/new`)}`,
       ...shown,
-      body: html`!${doneText(request, kind, done)} !${filterForm(kind, view, known)}
+      done: doneText(request, kind),
+      body: html`!${filterForm(kind, view, known)}
         <div class="row">!${chips(kind, view, known)} !${when(!ofList || parametersOf(view).size > 1, views)}</div>
         !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
@@ -83,12 +84,12 @@ async function othersFound(request: FastifyRequest, { object }: RecordKind, { va
   return when(found > 0, link(text, pathWith(other.path, { search })));
 }
 
-function doneText(request: FastifyRequest, { noun, title }: RecordKind, texts?: Heading['done']): Html {
+function doneText(request: FastifyRequest, { noun, title }: RecordKind): Html {
   const [done, n] = [queryText(request, 'done'), queryText(request, 'n')];
   const number = Number(n);
   if (done === 'none') return notice('Choose some rows first.', 'warning');
   if (done === 'few') return notice(`Choose two to five ${title.toLowerCase()}, then press Merge.`, 'plain');
-  if (n === '' || !Object.hasOwn(actTexts, done)) return doneNotice(request, texts);
+  if (n === '' || !Object.hasOwn(actTexts, done)) return doneNotice(request);
   if (!Number.isInteger(number) || number < 0) return '';
   if (number === 0) return notice(actTexts[done]![1] ?? 'Nothing is changed.', 'plain');
   const what = `${count(number)} ${number === 1 ? `${noun} is` : `${title.toLowerCase()} are`}`;
