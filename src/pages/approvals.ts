@@ -101,7 +101,8 @@ async function showOne(request: FastifyRequest): Promise<FormPage> {
       ['Writes', counted(one.records, 'record')],
       ['Costs at most', counted(one.credits, 'credit')],
       ['Sent', moment(one.created_at)],
-      ...(one.status === 'pending' ? await contentOr(request, one) : []),
+      // It can have been decided meanwhile.
+      ...(one.status === 'pending' ? await contentOf(request, one).catch(passing('conflict', [])) : []),
       ['Decided', one.decided_at ? html`!${moment(one.decided_at)} by ${one.decided_by ?? ''}` : undefined],
     ])}
     !${when(one.status === 'pending', decision)}`,
@@ -123,12 +124,6 @@ interface SentBody {
   items?: unknown[];
   emails?: { email: string }[];
   filters?: Record<string, unknown>;
-}
-
-async function contentOr(request: FastifyRequest, one: Approval): Promise<readonly Fact[]> {
-  const content = await contentOf(request, one).catch(passing('conflict', [])); // if it was decided meanwhile
-  const known = content.filter(([, value]) => value);
-  return known.length > 0 ? known : [['Call', html`<code>POST ${one.url}</code>`]];
 }
 
 /** The record that a call changes: its name in words and the path of its pages, by the part of the URL before its id. */
@@ -165,7 +160,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   };
   const people = of === 'service-handler' && ids ? await findChosenIfUp(request.catalog, ids.slice(0, namesShown)) : [];
   const prospects = people.map((one) => nameOfRecord('contact', one));
-  return [
+  const facts: Fact[] = [
     ['Stays', merge_ids && html`${nameOfId(sent.id)}`],
     ['Become part of it', namesOfAll(merge_ids, nameOfId)],
     ['Contacts', namesOfAll(contact_ids, nameOfId)],
@@ -176,6 +171,8 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
     ['Replaces', sent.overwrite && html`values that are there, too`],
     ['For good', sent.purge && html`their values leave the history: nobody can take this back`],
   ];
+  const known = facts.filter(([, value]) => value);
+  return known.length > 0 ? known : [['Call', html`<code>POST ${url}</code>`]];
 }
 
 const namesShown = 20;
@@ -186,7 +183,6 @@ function namesOfAll<T>(all: readonly T[] = [], nameOfOne: (one: T) => string): H
   return someNames(names, namesShown);
 }
 
-const pageEvents = 100;
 const maxEvents = 1_000;
 
 function audit(app: FastifyInstance): void {
@@ -207,23 +203,20 @@ function audit(app: FastifyInstance): void {
     };
     const isAsked = (name: string, text: string): boolean => ['', text].includes(queryText(request, name));
     const events = newest.filter((one) => isAsked('what', what(one)) && isAsked('by', by(one)));
-    const { rows, below } = pageOf(request, events, pageEvents);
-    const columns: readonly Column<AuditEvent>[] = [
-      ['When', (one) => moment(one.created_at)],
-      ['What', (one) => line(what(one))],
-      ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
-      ['By', (one) => html`${by(one)}`],
-      ['From', (one) => html`${one.address ?? '–'}`],
-      ['Details', (one) => detailsOf(one.details), 'long'],
-    ];
     return listPage({
       title: 'Audit log',
       lead: `Who did what with keys, users and webhooks, from which address: the newest ${count(maxEvents)} events.`,
       above: filters('/app/audit', html`!${choice('what', 'What', what)} !${choice('by', 'By', by)}`),
-      columns,
-      rows,
+      columns: [
+        ['When', (one) => moment(one.created_at)],
+        ['What', (one) => line(what(one))],
+        ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
+        ['By', (one) => html`${by(one)}`],
+        ['From', (one) => html`${one.address ?? '–'}`],
+        ['Details', (one) => detailsOf(one.details), 'long'],
+      ],
       none: ['Nothing to show', 'Logins and changes of keys and users are listed here.', 'clock'],
-      below,
+      ...pageOf(request, events, 100),
     });
   });
 }

@@ -213,16 +213,6 @@ async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<
   return false;
 }
 
-/**
- * Rejects an undo that would delete more records than this user may delete at once.
- * @throws DomainError `forbidden`
- */
-function requireAdminFor(request: FastifyRequest, { counts }: ToldChange): void {
-  const created = Object.values(counts).reduce((sum, one) => sum + one.created, 0);
-  if (created > memberDeletes && !isAdmin(request))
-    throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
-}
-
 const requireChange = async (request: FastifyRequest): Promise<ToldChange> =>
   required(await ask(request, findChange, eventNouns, idOf(request, 'change')), 'change');
 
@@ -237,12 +227,17 @@ function backOf({ change, one }: Undone, request: FastifyRequest): string {
   return backPath(request, recordPath ?? `/app/changes/${change.id}`);
 }
 
-/** Returns what is to be undone, or the path of the change's page, if it is taken back as far as that is possible. */
+/**
+ * Returns what is to be undone, or the path of the change's page, if it is taken back as far as that is possible.
+ * @throws DomainError `forbidden` if the undo would delete more records than this user may delete at once
+ */
 async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
   const change = await requireChange(request);
   const record = queryText(request, 'record');
   if (record === '') {
-    requireAdminFor(request, change);
+    const created = Object.values(change.counts).reduce((sum, one) => sum + one.created, 0);
+    if (created > memberDeletes && !isAdmin(request))
+      throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
     const { undo, records } = fateOf(change.id, change.undos, change.records);
     const isDone = undo && (undo.finished_at === null || records >= change.records);
     return isDone ? `/app/changes/${change.id}` : { change };

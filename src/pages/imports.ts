@@ -5,8 +5,8 @@ import type { CsvLayout } from '../files/layout.ts';
 import { ImportPatch, type ImportObject, type Import, type ImportPreview } from '../schemas/imports.ts';
 import { forMembers, addPage, addAction, question, listPage, type Answer } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
-import { lookUp, search, write, fieldsOf, text, idOf, queryText, sentText, pageNumberOf } from './base/requests.ts';
-import { ask, notSent, requireValid, refusalOf, sentence, invalid, type Fields } from './base/requests.ts';
+import { lookUp, search, write, fieldsOf, text, idOf, sentText, pageNumberOf } from './base/requests.ts';
+import { ask, placeIn, notSent, requireValid, refusalOf, sentence, invalid, type Fields } from './base/requests.ts';
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, type Html, type Column } from './base/html.ts';
 import { fieldWord, statusBadge, progressBar } from './base/words.ts';
@@ -126,8 +126,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
       fields['mode'] = ''; // a form that is shown again shows what was decided
       await decideByFile(request, id, namesContacts(preview.mapping ?? {}));
     }
-    if (starts && !(await startImport(request, id, changes)))
-      throw invalid('the import is not started: see below why it would fail');
+    if (starts) await startImport(request, id, changes);
   }
 
   question(app, '/imports/:id/cancel', forMembers, {
@@ -211,18 +210,20 @@ async function readWaiting(request: FastifyRequest, id: string, isTried = false)
   return { found: await findImport(request), state: await stateOf(request, id), preview };
 }
 
-/** Changes an import's settings and starts it. Does nothing and returns false if the import would certainly fail. */
-async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<boolean> {
+/**
+ * Changes an import's settings and starts it.
+ * @throws DomainError `validation_failed` if the import would certainly fail
+ */
+async function startImport(request: FastifyRequest, id: string, changes: ImportPatch): Promise<void> {
   const { customerId } = request.caller;
   const { found, state, preview } = await readWaiting(request, id);
-  if (obstaclesTo(found, preview).length > 0) return false;
+  if (obstaclesTo(found, preview).length > 0) throw invalid('the import is not started: see below why it would fail');
   await request.db.transaction(async (sql) => {
     const lists = changes.dry_run ? {} : await listsOf(request, state, sql);
     // Again, because somebody else can have changed the settings, `dry_run` too.
     await changeImport(sql, customerId, refTo(id), { ...changes, ...lists });
     await startUploaded(sql, customerId, refTo(id));
   });
-  return true;
 }
 
 async function importChecked(request: FastifyRequest, id: string): Promise<void> {
@@ -295,8 +296,6 @@ async function importButton(request: FastifyRequest, found: Import, state: Impor
 const stateOf = (request: FastifyRequest, id: string): Promise<ImportState> =>
   lookUp(request, requireImportState, id, allImports);
 
-const failuresAtOnce = 25;
-
 interface Failures {
   body: Html;
   /** Whether the records to correct are only such as lack the value by which the import finds stored ones. */
@@ -307,19 +306,22 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
   const { id, object, mode, match, total, failed, warnings } = found;
   if (total === null) return { body: '' };
   if (state.is_expired) return { body: when(failed + warnings > 0, quiet('The records were kept for 30 days.')) };
-  const cursor = queryText(request, 'cursor');
-  const page = { limit: failuresAtOnce, cursor: cursor || undefined };
+  const { cursor } = placeIn(request);
+  const page = { limit: 25, cursor };
   const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
-  const hasColumns = cursor === '' && failures[0]?.line === 1 && failures[0].error === undefined;
+  const hasColumns = !cursor && failures[0]?.line === 1 && failures[0].error === undefined;
   const ofColumns = hasColumns ? failures.shift()!.warning! : '';
   const isMatch = new RegExp(`(?:^|; )${match}: `);
   const needsMatch = mode === 'upsert' && match !== null && failures.some(({ error }) => isMatch.test(error ?? ''));
-  const hint = needsMatch ? matchHint(object, match) : '';
+  const hint = html`<p>
+    This import finds records by ${fieldWord(object, match ?? '').toLowerCase()}, so each record needs one. Those that
+    you do not have yet can come as a second file, with “Create all anew”.
+  </p>`;
   const body = html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))}
   !${when(
     failures.length > 0,
     html`<h2>Records to look at</h2>
-      !${hint} !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
+      !${when(needsMatch, hint)} !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
   )}
   !${cursorPager(request, nextCursor)}`;
   const isUnmatched = ({ error }: (typeof failures)[number]) => error === `${match}: is missing`;
@@ -327,12 +329,6 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
   const areAll = needsMatch && warnings === 0 && failed === failures.length && failures.every(isUnmatched);
   return { body, areUnmatched: areAll };
 }
-
-const matchHint = (object: ImportObject, match: string): Html =>
-  html`<p>
-    This import finds records by ${fieldWord(object, match).toLowerCase()}, so each record needs one. Those that you do
-    not have yet can come as a second file, with “Create all anew”.
-  </p>`;
 
 function outcomeOf(found: Import, list: string | undefined, { areUnmatched }: Failures): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings } = found;
