@@ -1,5 +1,4 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { statuses } from '../plugins/error-handler.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
@@ -122,18 +121,15 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
   };
 }
 
-async function showForm(request: FastifyRequest, object: DeclaredObject, refused: Refused): Promise<FormPage> {
-  const { faults, status } = refused;
+async function showForm(request: FastifyRequest, object: DeclaredObject, { faults }: Refused): Promise<FormPage> {
   const stored = await findStored(request, object);
   const draft = stored && request.method !== 'POST' ? stored : draftOf(request, stored);
   const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults, {}, ['label']);
-  const isConflict = stored && status === statuses.precondition_failed;
   const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
   const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off"' });
   return {
     title: stored ? `Change ${stored.label}` : `New field of ${object}`,
-    body: html`!${isConflict ? html`<p>Stored now: ${stored.label}, !${typeText(stored)}</p>` : ''}
-      !${input('label', 'Name', { hint: 'What people read.', more: 'maxlength="120" autocomplete="off"' })}
+    body: html`!${input('label', 'Name', { hint: 'What people read.', more: 'maxlength="120" autocomplete="off"' })}
       !${stored ? versionField(stored) : key} !${choice('type', 'Type', typeWords)}
       <div class="of-choices">!${area('choices', 'Choices', 'One on each line.', '')}</div>
       !${when(stored, quiet('Values that are stored already stay, also if they are of another type.'))}

@@ -134,7 +134,6 @@ export async function imports(app: FastifyInstance): Promise<void> {
     title: 'Cancel the import',
     text: (found) => html`${titleOf(found)}: what is written stays. The file is removed.`,
     back: pathOf,
-    refusal: 'Leave it',
     act: async (request) => {
       const ref = refTo(idOf(request, 'import'));
       await write(request, cancelImport, ref);
@@ -241,9 +240,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const isRunning = !isFinal && !waits;
   const failures = waits ? { body: await settings(request, found) } : await failuresOf(request, found, state);
   const [list] = await ask(request, findListNames, state.list_ids);
-  const repeated = found.repeated ?? 0;
-  const repeatedLines = repeated > 0 ? await search(request, findRepeated, found.id) : [];
-  const repeatedWords = repeatedText(found, repeated, repeatedLines);
+  const repeated = repeatedText(found, found.repeated ?? 0, await search(request, findRepeated, found.id));
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
@@ -253,7 +250,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, list?.id, failures)} !${when(repeatedWords, notice(repeatedWords, 'warning'))}
+        !${waits ? '' : outcomeOf(found, list?.id, failures)} !${when(repeated, notice(repeated, 'warning'))}
         !${isFinal ? await importButton(request, found, state) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>

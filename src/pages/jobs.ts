@@ -24,7 +24,14 @@ const section = '/app/jobs';
 export async function jobs(app: FastifyInstance): Promise<void> {
   addPage(app, '/jobs', forMembers, async (request) => {
     const page = pageNumberOf(request);
-    const given = filtersOf(request);
+    const status = jobStatuses.find((one) => one === queryText(request, 'status'));
+    const type = jobTypes.find((one) => one === queryText(request, 'type'));
+    const isMine = queryText(request, 'by') === 'me';
+    const given = {
+      ...(status && { status }),
+      ...(type && { type }),
+      ...(isMine && { actor_id: request.caller.userId }),
+    };
     const rows = await search(request, listJobs, { filters: given, paginate: { page } }, allJobs);
     const [ids, users] = [rows.map(({ id }) => id), await usersOf(request)];
     const starts = await search(request, findStarts, ids);
@@ -33,10 +40,16 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       twoLines(link(titleOf(job, undone), `${section}/${job.id}`), html`${searchText(starts.get(job.id)?.filters)}`);
     const by: Column<Job> = ['Started by', ({ id }) => whoOf(starts.get(id)?.actor ?? null, users)];
     const noJobs = 'Jobs unlock prospects and verify e-mail addresses. Start one from prospects, contacts or a list.';
+    const statuses = jobStatuses.map((one) => [one, one.toLowerCase()] as const);
     const isSome = Object.keys(given).length > 0 || page > 1;
     return listPage({
       title: 'Jobs',
-      above: filterForm(given),
+      above: filters(
+        section,
+        html`!${filterChoice('status', 'Status', [['', 'any'], ...statuses], status ?? '')}
+        !${filterChoice('type', 'Type', { '': 'any', ...jobWords }, type ?? '')}
+        !${filterChoice('by', 'Started by', { '': 'anybody', me: 'me' }, isMine ? 'me' : '')}`,
+      ),
       columns: [['Job', name, 'long'], ...jobColumns.toSpliced(3, 0, by)],
       rows,
       none: isSome
@@ -55,7 +68,6 @@ export async function jobs(app: FastifyInstance): Promise<void> {
       html`${jobWords[type]}: ${count(processed)} of ${count(total)} items are done. Their results stay and were
       charged. The other items are skipped, and the credits held for them come back.`,
     back: ({ id }) => `${section}/${id}`,
-    refusal: 'Let it run',
     act: async (request, { id }) => {
       await write(request, cancelJob, id, allJobs);
       return `${section}/${id}`;
@@ -66,25 +78,6 @@ export async function jobs(app: FastifyInstance): Promise<void> {
 /** @param undone what undos have taken back, by the ids of their jobs */
 const titleOf = ({ id, type }: Job, undone: ReadonlyMap<string, string>): string =>
   undone.has(id) ? `Undo: ${undone.get(id)!}` : jobWords[type];
-
-type Filters = Partial<Pick<Job, 'status' | 'type'>> & { actor_id?: string };
-
-function filtersOf(request: FastifyRequest): Filters {
-  const status = jobStatuses.find((one) => one === queryText(request, 'status'));
-  const type = jobTypes.find((one) => one === queryText(request, 'type'));
-  const isMine = queryText(request, 'by') === 'me';
-  return { ...(status && { status }), ...(type && { type }), ...(isMine && { actor_id: request.caller.userId }) };
-}
-
-function filterForm({ status = '' as never, type = '' as never, actor_id }: Filters): Html {
-  const statuses = jobStatuses.map((one) => [one, one.toLowerCase()] as const);
-  return filters(
-    section,
-    html`!${filterChoice('status', 'Status', [['', 'any'], ...statuses], status)}
-    !${filterChoice('type', 'Type', { '': 'any', ...jobWords }, type)}
-    !${filterChoice('by', 'Started by', { '': 'anybody', me: 'me' }, actor_id === undefined ? '' : 'me')}`,
-  );
-}
 
 const jobColumns: readonly Column<Job>[] = [
   ['Status', ({ status }) => statusBadge(status)],

@@ -137,7 +137,6 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
         !${input('from', 'Since (UTC)', { type: 'datetime-local', more: 'required' })}`;
     },
     back: pathOf,
-    refusal: 'Cancel',
     tone: '',
     act: async (request, { id }) => {
       const from = new Date(`${sentText(request, 'from')}Z`);
