@@ -26,9 +26,11 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   await make(customer, '/contacts', contactBody({ first_name: 'Anne', last_name: 'Lovelace' }));
   const path = '/app/activities/new';
   for (const page of ['/app', '/app/activities']) expect((await admin.get(page)).body).toContain(`href="${path}"`);
-  expect(textOf(await admin.get(path))).toMatch(/^New task .* Create the task/);
+  const form = await admin.get(path);
+  expect(textOf(form)).toMatch(/^New task .* Create the task/);
+  expect(form.body.match(/name="type" value="\w+"/g)).toEqual(['name="type" value="task"']);
   const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
-  expect(textOf(await add('Nobody'))).toContain('Name a contact or a company.');
+  expect(textOf(await add('Nobody'))).toContain('No contact or company “Nobody”. Choose one of the suggestions.');
   expect(textOf(await add('Lovelace'))).toContain('Several are found by “Lovelace”: write the e-mail address.');
   const made = await admin.get((await add('ada lovelace')).location!);
   expect(made.location).toBe(`/app/contacts/${ada}?done=created`);

@@ -63,7 +63,8 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const more = { faults, theirs, ...(!stored && { about: {} }) };
       const { input } = controlsFor(draft, faults, {}, ['about']);
       const about = when(!stored, input('about', 'About', { hint: aboutHint, more: contactSuggestions }));
-      const controls = html`!${about} !${activityControls(draft, await usersOf(request), more)}`;
+      const controls = html`!${about}
+      !${activityControls(draft, await usersOf(request), more, stored ? activityTypes : ['task'])}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
       return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
     },
@@ -94,7 +95,9 @@ async function newActivityOf(request: FastifyRequest): Promise<Draft> {
   const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
   const [one, ...others] = exact.length > 0 ? exact : found;
   if (one && others.length === 0) return { body: { ...body, ...one.about }, faults };
-  const message = one ? `several are found by “${given}”: write the e-mail address` : 'name a contact or a company';
+  const none =
+    given === '' ? 'name a contact or a company' : `no contact or company “${given}”. Choose one of the suggestions`;
+  const message = one ? `several are found by “${given}”: write the e-mail address` : none;
   return { body, faults: [...faults, { path: '/about', message }] };
 }
 
@@ -174,11 +177,13 @@ const quickDays = (): (readonly [day: Day, label: string])[] => [
  * Returns the controls of an activity's form. The style sheet hides those that do not fit the chosen type.
  * @param about records to which a new activity refers
  * @param theirs texts by field name that another user has stored since the form was opened
+ * @param types types to choose from. A single one is not shown
  */
 function activityControls(
   fields: Fields,
   users: readonly User[],
   { faults = {}, about, theirs = {} }: { faults?: Faults; about?: References; theirs?: Record<string, string> },
+  types: readonly Activity['type'][] = activityTypes,
 ): Html {
   const type = text(fields, 'type') || 'note';
   const assignees = userChoices(users, theirs['assigned_to'] ?? text(fields, 'assigned_to'));
@@ -192,8 +197,8 @@ function activityControls(
   const due = days.map(([value, label]) => tick('radio', ['due_on', value], label, value === chosen));
   const dueDay = input('due_at', about ? 'Or due on' : 'Due', day);
   return html`!${about ? hidden(Object.fromEntries(Object.entries(about).map(([name, id]) => [name, id ?? '']))) : ''}
-    <fieldset class="row" aria-label="What it is">
-      !${activityTypes.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
+    <fieldset class="row" aria-label="What it is" !${when(types.length === 1, 'hidden')}>
+      !${types.map((one) => tick('radio', ['type', one], html`${activityWords[one].word}`, one === type))}
       !${storedType ? html`<small>Stored now: ${activityWords[storedType].word}</small>` : ''}
     </fieldset>
     !${hasTitle ? title : html`<div class="of-tasks">!${title}</div>`}
