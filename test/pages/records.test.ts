@@ -213,11 +213,11 @@ describe('chosen contacts', () => {
   test('are deleted all or none, and only if they are still those that were shown', async () => {
     const ids = await makeContacts(5, { location_country: 'DE' });
     const { body } = await ask('do=delete&all=1&country=DE');
-    expect(body).toContain('Delete 5 contacts');
+    expect(body).toContain('Delete: 5 contacts');
     await makeContacts(1, { location_country: 'DE' });
     const sent = filledFields(body, '/app/contacts/chosen');
     const refused = await admin.post('/app/contacts/chosen', sent);
-    expectPage(refused, 412, /Delete 6 contacts .* nothing of yours is done yet/);
+    expectPage(refused, 412, /Delete: 6 contacts .* nothing of yours is done yet/);
     expect((await customer.get(`/contacts/${ids[0]}`)).status).toBe(200);
     const again = filledFields(refused.body, '/app/contacts/chosen');
     const clicks = [await admin.post('/app/contacts/chosen', again), await admin.post('/app/contacts/chosen', again)];

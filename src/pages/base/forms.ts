@@ -199,8 +199,10 @@ export const showButton: Html = '<noscript><button class="secondary outline">Sho
 export const filters = (path: string, controls: Html, button = showButton): Html =>
   html`<form class="filters" method="get" action="${path}">!${controls} !${button}</form>`;
 
+export const labelled = (label: string, control: Html): Html => html`<label>${label} !${control}</label>`;
+
 export const filterChoice = (name: string, label: string, choices: Choices, chosen: string): Html =>
-  html`<label>${label} !${select(html`name="${name}" data-submit`, choices, chosen)}</label>`;
+  labelled(label, select(html`name="${name}" data-submit`, choices, chosen));
 
 /** Comes first, so browsers press it when a user presses Enter in a field. Otherwise Enter would press another button. */
 export const enterButton = (label: string): Html =>

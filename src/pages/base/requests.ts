@@ -7,7 +7,7 @@ import { spenderOf, type Spender } from '../../access/credentials.ts';
 import { DomainError, conflict, notFound, validationFailed, fromDatabase, preconditionFailed } from '../../errors.ts';
 import { SpendCapExceeded, type ErrorCode, type Fault } from '../../errors.ts';
 import { sessionCookies, sessionOf } from '../../plugins/auth.ts';
-import { prepareJob } from '../../jobs/job-types.ts';
+import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
 import { startJob } from '../../jobs/start-job.ts';
 import type { JobType } from '../../schemas/jobs.ts';
 import { findSent, markSent } from '../../queries/records/idempotency.ts';
@@ -123,6 +123,10 @@ export const payerOf = (request: FastifyRequest): Spender => ({
   ...spenderOf(request.caller),
   maxCredits: Number(/^\d{1,15}$/.exec(text(fieldsOf(request), priceField))?.[0] ?? 0),
 });
+
+/** Returns what a job of this type would cost the user, and the available credits. */
+export const priceFor = (request: FastifyRequest, type: JobType, body: object) =>
+  estimateJob(type, request, spenderOf(request.caller), body);
 
 /** Starts a job of this type. Returns undefined if the form was sent before, and starts none then. */
 export async function startOnce(request: FastifyRequest, type: JobType, body: object, payer = payerOf(request)) {

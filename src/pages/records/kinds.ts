@@ -7,7 +7,7 @@ import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../.
 import type { RecordPage } from '../../queries/records/finders.ts';
 import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
-import type { GivenFilters, GivenOrder } from '../../schemas/filters.ts';
+import type { GivenFilters } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { pageNumberIn, queryText, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
@@ -51,11 +51,7 @@ export const formFieldsOf = (table: FieldTable): FormField[] =>
 export const aboutOf = <Row extends ShownRecord>(kind: RecordKind<Row>, row: Row): string =>
   kind.about(row).filter(Boolean).join(' · ');
 
-interface RecordRequest {
-  filters?: GivenFilters;
-  order_by?: GivenOrder;
-  paginate?: { limit?: number; page?: number; cursor?: string };
-}
+type RecordRequest = Parameters<typeof listContacts>[2];
 
 export interface FilterControl {
   name: string;
@@ -92,6 +88,8 @@ const serviceColumns: readonly RecordColumn<ShownRecord>[] = [
   { name: 'created', head: 'Created', cell: (row) => moment(row.created_at), sort: 'created_at', ...optional },
 ];
 
+const actsOfAll = { edit: 'Edit', merge: 'Merge', delete: 'Delete' };
+
 export type References = Partial<Record<'contact_id' | 'company_id' | 'opportunity_id', string | null>>;
 
 /**
@@ -110,7 +108,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   controls: readonly FilterControl[];
   /** Columns of the list. The first one names the record. */
   columns: readonly RecordColumn<Row>[];
-  /** Labels of the actions on chosen records, by name. All kinds of records can also be merged and deleted. */
+  /** Labels of the actions on chosen records, by name. */
   acts: Readonly<Record<string, string>>;
   /** Names of the fields that can be set in all chosen records at once. */
   setTogether: readonly string[];
@@ -301,7 +299,7 @@ export const contactKind: RecordKind<ContactDetail> = {
     { name: 'owner', head: 'Owner', cell: owner, ...optional },
     ...serviceColumns,
   ],
-  acts: { list: 'Add to a list', out: 'Take out', assign: 'Assign', edit: 'Edit', verify: 'Verify' },
+  acts: { list: 'Add to a list', out: 'Take out', assign: 'Assign', verify: 'Verify', ...actsOfAll },
   setTogether: ['company', 'job_title', 'industry', 'location_locality', 'location_country'],
   nameOf: nameOfContact,
   about: ({ work_email, company: { company_name } }) => [work_email, company_name],
@@ -394,7 +392,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'activity', head: 'Last activity', cell: ({ last_activity_at: at }) => when(at, moment(at ?? null)) },
     ...serviceColumns,
   ],
-  acts: { people: 'See contacts', edit: 'Edit' },
+  acts: { people: 'See contacts', ...actsOfAll },
   setTogether: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   nameOf: ({ company_name }) => company_name,
   about: ({ domain, location_locality, location_country }) => [

@@ -9,15 +9,14 @@ import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
 import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, rowEditor } from '../base/forms.ts';
 import { rowAct, type Choice, type Choices } from '../base/forms.ts';
-import { startOnce, fieldsOf, text, integer, idOf, isAdmin, required, placeIn, ask } from '../base/requests.ts';
-import { queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
+import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
+import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
 import type { Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
-import { estimateJob } from '../../jobs/job-types.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
 import { customKey, fieldType } from '../../schemas/filters.ts';
@@ -86,7 +85,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     about: requireList,
     title: 'Verify the list',
     text: async ({ id, name, contacts_count }, request) => {
-      const price = await estimateJob('verify_list', request, spenderOf(request.caller), { list_id: id });
+      const price = await priceFor(request, 'verify_list', { list_id: id });
       return html`The e-mail addresses of the contacts in <strong>${name}</strong> (${numberOf(contacts_count)}) are
         checked, and the outcome is stored with the contacts. !${priceOf(price)}`;
     },
@@ -105,7 +104,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
     text: async ({ id, name }, request) => {
       const sent = fieldsOf(request);
       const body = { filters: { list_id: id }, max_credits: maxCredits };
-      const price = await estimateJob('enrich_contacts', request, spenderOf(request.caller), body);
+      const price = await priceFor(request, 'enrich_contacts', body);
       const max_credits = text(sent, 'max_credits') || String(Math.min(price.cost, price.available));
       const { input } = controlsFor({ max_credits }, {});
       const hint = 'Credits. When they are used up, the rest is left out.';

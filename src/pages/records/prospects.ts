@@ -1,7 +1,7 @@
 import { verificationChoices, countryName, prospectWords, verification, webLink, priceOf } from '../base/words.ts';
 import { searchText } from '../base/words.ts';
-import { filledIn, queryOf, placeIn, once, payerOf, fieldsOf, givenIn, text, idsIn } from '../base/requests.ts';
-import { integer, isAdmin, queryText, formMessage, type Fields, type Refused } from '../base/requests.ts';
+import { filledIn, priceFor, queryOf, placeIn, once, payerOf, fieldsOf, givenIn, text } from '../base/requests.ts';
+import { idsIn, integer, isAdmin, queryText, formMessage, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { countryCodes } from '../../files/phones.ts';
 import { fold } from '../../text/fold.ts';
@@ -13,11 +13,10 @@ import type { verificationStatuses } from '../../schemas/verification.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, forAdmins, addPage, formRoutes, jobPath, type Page, type FormPage } from '../base/layout.ts';
-import { cursorPager, filters, formFaults, select, tick, hidden, textInput } from '../base/forms.ts';
+import { cursorPager, filters, formFaults, labelled, select, tick, hidden, textInput } from '../base/forms.ts';
 import { when, empty, table, pathWith, linkButton, html, quiet, bullets, count, counted } from '../base/html.ts';
 import type { Html, Column } from '../base/html.ts';
-import { spenderOf } from '../../access/credentials.ts';
-import { estimateJob, prepareJob } from '../../jobs/job-types.ts';
+import { prepareJob } from '../../jobs/job-types.ts';
 import { startJob } from '../../jobs/start-job.ts';
 import { UnlockContacts, UnlockSelectedContacts } from '../../schemas/jobs.ts';
 import { chosenList, listControls, namesList } from './records.ts';
@@ -81,16 +80,11 @@ export async function prospects(app: FastifyInstance): Promise<void> {
 
 function filterForm(view: ProspectView): Html {
   const check = (name: string, label: string) => tick('checkbox', [name, '1'], label, Boolean(view[name]));
+  const status = select('name="status"', [['', 'any'], ...verificationChoices], view['status'] ?? '');
+  const score = html`<input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />`;
   const controls = html`!${searched.map((name) => textControl(name, view))}
-    <label
-      >${prospectWords.verification_status}
-      !${select('name="status"', [['', 'any'], ...verificationChoices], view['status'] ?? '')}
-    </label>
-    <label
-      >${prospectWords.score}, at least
-      <input type="number" name="score" min="0" max="100" value="${view['score'] ?? ''}" />
-    </label>
-    !${check('has_email', 'with e-mail')} !${check('has_phone', 'with phone')} !${check('all', 'also unlocked ones')}`;
+  !${labelled(prospectWords.verification_status, status)} !${labelled(`${prospectWords.score}, at least`, score)}
+  !${check('has_email', 'with e-mail')} !${check('has_phone', 'with phone')} !${check('all', 'also unlocked ones')}`;
   const clear = when(Object.keys(view).length > 0, linkButton('Clear', section, 'secondary outline'));
   const buttons = html`<button class="secondary outline">Search</button> !${clear}`;
   return html`<search>!${filters(section, controls, buttons)}</search>`;
@@ -110,21 +104,20 @@ function textControl(name: TextField, view: ProspectView): Html {
   const suggest = pathWith(`${section}/suggest`, { ...others, source: name });
   const attributes = html`name="${name}" maxlength="256" autocomplete="off" data-suggest="${suggest}"`;
   const spoken = `Suggestions for ${prospectWords[name]}`;
-  return html`<label>${prospectWords[name]} !${textInput(attributes, value, 'search')}</label>
+  return html`!${labelled(prospectWords[name], textInput(attributes, value, 'search'))}
     <noscript><a href="${suggest}" aria-label="${spoken}">Suggestions</a></noscript>`;
 }
 
 function results(rows: readonly Prospect[], view: ProspectView, locked: number, isAdmin: boolean): Html {
   const shown = table('Prospects', columnsFor(isAdmin), rows);
   if (!isAdmin) return html`<div class="rows">!${shown}</div>`;
+  const few = Math.max(1, Math.min(25, locked));
+  const number = html`<input type="number" name="number" min="1" max="10000" value="${few}" />`;
   return chooserForm(
     `${section}/unlock`,
     html`!${hidden(view)} !${shown}`,
     '<button name="do" value="chosen">Unlock the chosen</button>',
-    html`<label
-        >The first
-        <input type="number" name="number" min="1" max="10000" value="${Math.max(1, Math.min(25, locked))}" />
-      </label>
+    html`!${labelled('The first', number)}
       <button name="do" value="first" class="secondary outline">Unlock that many</button>`,
   );
 }
@@ -234,7 +227,7 @@ function unlocking(app: FastifyInstance): void {
     const unlock = await unlockOf(fields);
     const { type, body } = unlock;
     const fault = faultOf(unlock);
-    const price = fault ? undefined : await estimateJob(type, request, spenderOf(request.caller), body);
+    const price = fault ? undefined : await priceFor(request, type, body);
     const makesContacts = request.method !== 'POST' || body.sync_crm === true;
     const { total_records = Infinity, ids = [] } = body as Partial<UnlockContacts & UnlockSelectedContacts>;
     const number = Math.min(total_records, price?.matches ?? 0);

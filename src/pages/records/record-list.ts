@@ -240,7 +240,7 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
     sorting(path, view, column),
   ]);
   const all = html`<label><input type="checkbox" name="all" value="1" /> all ${numberOf(matches)} that match</label>`;
-  const acts = Object.entries({ ...kind.acts, merge: 'Merge', delete: 'Delete' })
+  const acts = Object.entries(kind.acts)
     .filter(([name]) => (name === 'out' ? view.values['list'] !== undefined : name !== 'verify' || isAdmin))
     .map(([name, label]) => {
       const tone = name === 'delete' ? 'danger' : 'secondary';

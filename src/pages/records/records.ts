@@ -4,8 +4,9 @@ import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobP
 import { backPath, type FormPage } from '../base/layout.ts';
 import { hidden, controlsFor, versionField } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
-import { queryText, required, ask, passing, once, startOnce, isAdmin, requireValid } from '../base/requests.ts';
-import { customName, invalid, requireCurrent, type Fields, type Refused, type Faults } from '../base/requests.ts';
+import { queryText, required, ask, passing, once, startOnce, priceFor, isAdmin } from '../base/requests.ts';
+import { requireValid, customName, invalid, requireCurrent, type Fields, type Refused } from '../base/requests.ts';
+import type { Faults } from '../base/requests.ts';
 import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { verification, fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
@@ -24,8 +25,6 @@ import type { ExportFormat } from '../../schemas/files.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import type { Transaction } from '../../database/db.ts';
-import { estimateJob } from '../../jobs/job-types.ts';
-import { spenderOf } from '../../access/credentials.ts';
 import { createList, findList } from '../../queries/crm/lists.ts';
 import type { Batch } from '../../queries/records/batches.ts';
 import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
@@ -257,14 +256,14 @@ export function chosen(app: FastifyInstance, kind: RecordKind): void {
       return peoplePath(...rows.map(({ id }) => id));
     }
     const act = actNamed(request, kind, name);
-    const [title, verb] = act.words;
+    const label = kind.acts[name]!;
     return {
-      title: `${title} ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
+      title: `${label}: ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`,
       ...(text(fields, 'list') !== '' && { section: '/app/lists' }),
       body: html`!${hidden({ choice: choiceText(request) })} !${versionField(idsOf(rows))}
         !${await act.controls(request, rows, faults)}
         <p class="quiet">!${someNames(rows.map(kind.nameOf), namesShown)}</p>
-        !${buttons(verb, backTo(request, kind), 'Back', { tone: act.tone ?? '', closes: '' })}`,
+        !${buttons(label, backTo(request, kind), 'Back', { tone: act.tone ?? '', closes: '' })}`,
       attributes: 'data-once',
       isNarrow: true,
     };
@@ -284,7 +283,6 @@ const backTo = (request: FastifyRequest, kind: RecordKind, done = '', number = 0
   pathWith(addressOf(kind.path, viewOf(kind, choiceOf(request))), { done, n: number === 0 ? '' : String(number) });
 
 export interface Act<Row extends ShownRecord = ShownRecord> {
-  words: readonly [title: string, verb: string];
   tone?: 'danger';
   controls(request: FastifyRequest, rows: readonly Row[], faults: Faults): Promise<Html>;
   run(request: FastifyRequest, rows: readonly Row[]): Promise<string>;
@@ -299,12 +297,12 @@ export function actNamed(request: FastifyRequest, kind: RecordKind, name: string
   const ofContacts = {
     list: listing,
     out: takingOut,
-    assign: setting(kind, ['assigned_to'], 'assigned', ['Assign', 'Assign']),
+    assign: setting(kind, ['assigned_to'], 'assigned'),
     verify: verifying,
   };
   const acts: Readonly<Record<string, Act>> = {
     ...(kind.object === 'contacts' && ofContacts),
-    edit: setting(kind, kind.setTogether, 'edited', ['Edit', 'Save']),
+    edit: setting(kind, kind.setTogether, 'edited'),
     delete: deletion(kind),
   };
   if (!Object.hasOwn(acts, name)) throw new DomainError('not_found', 'There is no such page');
@@ -322,7 +320,7 @@ function writeAll(request: FastifyRequest, kind: RecordKind, operation: 'update'
 }
 
 /** Returns the action that sets some fields in all chosen records. What the form leaves empty stays as it is. */
-function setting(kind: RecordKind, names: readonly string[], told: string, words: Act['words']): Act {
+function setting(kind: RecordKind, names: readonly string[], told: string): Act {
   const chosen = kind.fields.filter(({ name }) => names.includes(name));
   const fields = chosen.map((one) => ({ ...one, group: '', hint: '', isRare: false }));
   const { controls, bodyOf } = fieldForm({ fields, schemas: kind.schemas });
@@ -330,7 +328,6 @@ function setting(kind: RecordKind, names: readonly string[], told: string, words
   const selects = fields.filter(({ control }) => control === 'country' || control === 'user');
   const stored = Object.fromEntries(selects.map(({ name }) => [name, 'various']));
   return {
-    words,
     controls: async (request, _rows, faults) => {
       const sent = { ...(fields.length === 1 && { assigned_to: request.caller.userId }), ...fieldsOf(request) };
       const form = await controls({ ...notSent, stored, sent, faults, isConflict: false }, request);
@@ -350,7 +347,6 @@ function setting(kind: RecordKind, names: readonly string[], told: string, words
 }
 
 const deletion = (kind: RecordKind): Act => ({
-  words: ['Delete', 'Delete'],
   tone: 'danger',
   controls: async () =>
     kind.object === 'contacts'
@@ -369,7 +365,6 @@ const deletion = (kind: RecordKind): Act => ({
 export const deletedPage = '/app/deleted';
 
 const listing: Act<ContactDetail> = {
-  words: ['Add to a list:', 'Add to the list'],
   controls: async (request, _rows, faults) => listControls(request, faults),
   run: async (request, rows) => {
     const contact_ids = rows.map(({ id }) => id);
@@ -438,7 +433,6 @@ export async function chosenList(request: FastifyRequest, sql: Transaction, sour
 const listIn = (request: FastifyRequest): string => required(canonicalId(text(choiceOf(request), 'list')), 'list');
 
 const takingOut: Act = {
-  words: ['Take out of the list:', 'Take out'],
   controls: async (request) => {
     const list = required(await ask(request, findList, listIn(request), 1), 'list');
     const byRules = when(list.rules.length > 0, ' Those that match its rules stay in the list.');
@@ -452,19 +446,17 @@ const takingOut: Act = {
 };
 
 const verifying: Act<ContactDetail> = {
-  words: ['Verify', 'Verify now'],
   controls: async (request, rows) => {
     const body = { emails: emailsOf(rows) };
-    const price = await estimateJob('verify_email', request, spenderOf(request.caller), body);
+    const price = await priceFor(request, 'verify_email', body);
     return html`<p>
         Checks ${counted(price.matches, 'e-mail address', 'e-mail addresses')}, and stores the outcome with the
         contacts. Those that were checked within the last day are free.
       </p>
       !${priceOf(price)}`;
   },
-  run: async (request, rows) => {
-    return jobPath(await startOnce(request, 'verify_email', { emails: emailsOf(rows), sync_crm: true }));
-  },
+  run: async (request, rows) =>
+    jobPath(await startOnce(request, 'verify_email', { emails: emailsOf(rows), sync_crm: true })),
 };
 
 const emailsOf = (rows: readonly ContactDetail[]) =>
