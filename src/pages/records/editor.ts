@@ -28,8 +28,7 @@ interface Editable<Row> {
   noun: string;
   /** Noun in the title of the form for a new record. Default: `noun`. */
   newNoun?: string;
-  /** Without `create`, which the function `create` needs, there is no form for a new record. */
-  schemas: { create?: object; patch: object };
+  schemas: { create: object; patch: object };
   about: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
   /** Returns the version of a record, to detect changes by others. Default: a hash of the record. */
@@ -43,7 +42,7 @@ interface Editable<Row> {
   doubt?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
-  create?: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
+  create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
   update: UpdateRecord<never>;
   remove?: DeleteRecord;
   question?: (row: Row, request: FastifyRequest) => Html | Promise<Html>;
@@ -76,23 +75,20 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   // `in` is the list from which the user came to the record.
   const backOf = kind.back ?? (({ id }: Row, request) => pathWith(`${path}/${id}`, { in: queryText(request, 'in') }));
 
-  const { create } = kind;
-  const created = kind.schemas.create;
-  if (create && created)
-    formRoutes(app, `${below}/new`, access, {
-      show,
-      act: async (request) => {
-        if (rowAct(request) !== '') return notSent;
-        const { body, faults, complete } = await kind.bodyOf(request, undefined);
-        requireValid(created, body, faults);
-        const doubtful = isPreview(request) ? notSent : await doubtOf(request, body);
-        if (doubtful) return doubtful;
-        const id = await once(request, async (sql) =>
-          create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
-        );
-        return id === undefined ? `${path}?done=sent` : `${path}/${id}?done=created`;
-      },
-    });
+  formRoutes(app, `${below}/new`, access, {
+    show,
+    act: async (request) => {
+      if (rowAct(request) !== '') return notSent;
+      const { body, faults, complete } = await kind.bodyOf(request, undefined);
+      requireValid(kind.schemas.create, body, faults);
+      const doubtful = isPreview(request) ? notSent : await doubtOf(request, body);
+      if (doubtful) return doubtful;
+      const id = await once(request, async (sql) =>
+        kind.create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
+      );
+      return id === undefined ? `${path}?done=sent` : `${path}/${id}?done=created`;
+    },
+  });
 
   formRoutes(app, `${below}/:id/edit`, access, {
     show,

@@ -108,10 +108,8 @@ export async function opportunities(app: FastifyInstance): Promise<void> {
 
 /** Returns the message after a move. It names the stage, in which somebody else may have put it meanwhile. */
 function movedNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): Html {
-  const nameIn = (parameter: string): string | undefined => {
-    const id = queryText(request, parameter);
-    return pipelines.flatMap(({ stages }) => stages).find((one) => one.id === id)?.name;
-  };
+  const names = new Map(pipelines.flatMap(({ stages }) => stages.map(({ id, name }) => [id, name] as const)));
+  const nameIn = (parameter: string): string | undefined => names.get(queryText(request, parameter));
   const [moved, elsewhere] = [nameIn('done'), nameIn('elsewhere')];
   if (moved) return notice(`It is moved to ${moved}.`, 'good', undoButton(request));
   return elsewhere ? notice(`Somebody else has moved it to ${elsewhere} meanwhile. It was left there.`, 'warning') : '';

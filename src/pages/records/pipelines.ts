@@ -108,12 +108,9 @@ function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
 }
 
 const draftOf = (stages: readonly { id?: string; name: string; probability_percentage: number; status: string }[]) =>
-  stages.map(({ id = '', name, probability_percentage: percent, status }): StageRow => ({
-    id,
-    name,
-    percent: String(percent),
-    status,
-  }));
+  stages.map(({ id = '', probability_percentage, ...row }): StageRow => {
+    return { ...row, id, percent: String(probability_percentage) };
+  });
 
 /**
  * Returns the stages of a form that is shown again. After a conflict with `stored`, adds stages that others have added
