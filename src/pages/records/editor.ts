@@ -65,6 +65,8 @@ export interface EditForm<Row> extends Refused {
   isConflict: boolean;
 }
 
+type BodyIn = (sql: Transaction) => Promise<never>;
+
 /**
  * Adds the forms that create, change and delete a record. If the record has changed since a form was opened, shows the
  * form again.
@@ -79,13 +81,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     show,
     act: async (request) => {
       if (rowAct(request) !== '') return notSent;
-      const { body, faults, complete } = await kind.bodyOf(request, undefined);
-      requireValid(kind.schemas.create, body, faults);
-      const doubtful = isPreview(request) ? notSent : await doubtOf(request, body);
-      if (doubtful) return doubtful;
-      const id = await once(request, async (sql) =>
-        kind.create(sql, request.caller.customerId, ((await complete?.(sql)) ?? body) as never, request.caller.userId),
-      );
+      const { customerId, userId } = request.caller;
+      const bodyIn = await read(request, kind.schemas.create);
+      if (typeof bodyIn !== 'function') return bodyIn;
+      const id = await once(request, async (sql) => kind.create(sql, customerId, await bodyIn(sql), userId));
       return id === undefined ? `${path}?done=sent` : `${path}/${id}?done=created`;
     },
   });
@@ -94,20 +93,16 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     show,
     act: async (request) => {
       if (rowAct(request) !== '') return notSent;
-      const { caller } = request;
+      const { customerId } = request.caller;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
       const saved = pathWith(backOf(found, request), { done: 'changed' });
       if (etag !== tagOf(found)) {
         if ((await sentEarlier(request)) === 'same') return saved;
         throw preconditionFailed();
       }
-      const { body, faults, complete } = await kind.bodyOf(request, found);
-      requireValid(kind.schemas.patch, body, faults);
-      const doubtful = isPreview(request) ? notSent : await doubtOf(request, body, found.id);
-      if (doubtful) return doubtful;
-      await once(request, async (sql) =>
-        kind.update(sql, caller.customerId, found.id, ((await complete?.(sql)) ?? body) as never, etag),
-      );
+      const bodyIn = await read(request, kind.schemas.patch, found);
+      if (typeof bodyIn !== 'function') return bodyIn;
+      await once(request, async (sql) => kind.update(sql, customerId, found.id, await bodyIn(sql), etag));
       return saved;
     },
   });
@@ -126,12 +121,16 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     },
   });
 
-  async function doubtOf(request: FastifyRequest, body: object, id?: string): Promise<Refused | undefined> {
-    if (!kind.doubt || (await sentEarlier(request))) return undefined;
-    const doubt = await kind.doubt(request, body, id);
+  /** Reads and checks a form. Returns the function that completes its body, or why the form is shown again. */
+  async function read(request: FastifyRequest, schema: object, stored?: Row): Promise<Refused | BodyIn> {
+    const { body, faults, complete } = await kind.bodyOf(request, stored);
+    requireValid(schema, body, faults);
+    if (isPreview(request)) return notSent;
+    const doubt = kind.doubt && !(await sentEarlier(request)) && (await kind.doubt(request, body, stored?.id));
     // The form may have been changed since, so an answer holds only for what was asked.
-    if (doubt === undefined || sentText(request, 'doubt') === etagOf({ doubt })) return undefined;
-    return { faults: {}, status: statuses.conflict, doubt };
+    if (doubt && sentText(request, 'doubt') !== etagOf({ doubt }))
+      return { faults: {}, status: statuses.conflict, doubt };
+    return async (sql) => ((await complete?.(sql)) ?? body) as never;
   }
 
   async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
