@@ -9,7 +9,7 @@ import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
 import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
 import { when, sideBySide, pager, pathWith, quiet, dialogLink, link, html, dayIn, dayOf } from '../base/html.ts';
-import { linkButton } from '../base/html.ts';
+import { linkButton, submit } from '../base/html.ts';
 import { readDay, startOf, endOf, today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, usersOf, userChoices, contactSuggestions, type Draft } from './editor.ts';
@@ -334,17 +334,13 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const controls = activityControls(draft, users, { about: place.about, faults });
   const composer = form(
     place.path,
-    html`!${formFaults(faults, controls)} !${controls}
-      <div class="buttons"><button>Save</button></div>`,
+    html`!${formFaults(faults, controls)} !${controls} !${submit('Save')}`,
     'class="card composer" id="compose" data-once data-keep',
   );
   const look = { users, names, back: place.path };
-  return html`!${when(older === '', composer)}
-    !${when(
-      tasks.length > 0,
-      html`<h2>To do</h2>
-        !${taskList(tasks, look)}`,
-    )}
+  const toDo = html`<h2>To do</h2>
+    !${taskList(tasks, look)}`;
+  return html`!${when(older === '', composer)} !${when(tasks.length > 0, toDo)}
     <h2 id="timeline">Timeline</h2>
     <ol class="timeline">
       !${entries.map((one) => ('created_by' in one ? activityEntry(one, look) : changeEntry(one, { ...place.telling, id: place.id, names }, { ...changed, back: place.path })))}

@@ -7,6 +7,7 @@ import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../.
 import type { RecordPage } from '../../queries/records/finders.ts';
 import type { DeferredWrites } from '../../queries/records/deferred-writes.ts';
 import type { FieldTable, FormControl, DeclaredObject } from '../../schemas/wire.ts';
+import type { ListRequest } from '../../filters/parse.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
@@ -50,8 +51,6 @@ export const formFieldsOf = (table: FieldTable): FormField[] =>
 /** Returns what tells a record from others of its name, such as its e-mail address and company. */
 export const aboutOf = <Row extends ShownRecord>(kind: RecordKind<Row>, row: Row): string =>
   kind.about(row).filter(Boolean).join(' · ');
-
-type RecordRequest = Parameters<typeof listContacts>[2];
 
 export interface FilterControl {
   name: string;
@@ -122,7 +121,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   suggested?: (request: FastifyRequest) => Promise<Readonly<Record<string, string>>>;
   needsOneOf?: readonly (readonly string[])[] | undefined;
   schemas: { create: TObject; patch: object; filters: object };
-  list: (db: Database, customerId: string, request: RecordRequest) => Promise<RecordPage<Row>>;
+  list: (db: Database, customerId: string, request: ListRequest) => Promise<RecordPage<Row>>;
   /** Adds to rows of the list what the page shows of records that refer to them. */
   withCounts?(request: FastifyRequest, rows: readonly Row[]): Promise<Row[]>;
   countUpTo: (db: Database, customerId: string, filters: GivenFilters, most: number) => Promise<number>;
@@ -133,7 +132,7 @@ export interface RecordKind<Row extends ShownRecord = ShownRecord> {
   update: UpdateRecord<never>;
   remove: DeleteRecord;
   write: (sql: Transaction, customerId: string, batch: Batch, deferred: DeferredWrites) => Promise<Outcome[]>;
-  exported: (db: Database, customerId: string, request: RecordRequest) => ExportedRecords;
+  exported: (db: Database, customerId: string, request: ListRequest) => ExportedRecords;
   head: readonly string[];
   /** Returns the filters for the record's activities, and the records to which a new activity refers. */
   workplace(row: Row): { filters: GivenFilters; about: References };
@@ -208,7 +207,7 @@ export function filtersOf(controls: readonly FilterControl[], { values }: Pick<V
   return Object.fromEntries(given) as GivenFilters;
 }
 
-export function requestOf({ controls }: Controls, view: View, limit: number): RecordRequest {
+export function requestOf({ controls }: Controls, view: View, limit: number): ListRequest {
   const { sort, page, cursor } = view;
   const order = sort.startsWith('-') ? { [sort.slice(1)]: 'DESC' } : { [sort]: 'ASC' };
   return {

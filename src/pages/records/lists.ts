@@ -90,7 +90,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
         checked, and the outcome is stored with the contacts. !${priceOf(price)}`;
     },
     back: ({ id }) => `${section}/${id}`,
-    refusal: 'Not now',
     tone: '',
     act: async (request, { id }) => {
       const job = await startOnce(request, 'verify_list', { list_id: id });
@@ -117,7 +116,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
         !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(sent, 'overwrite') === '1')}`;
     },
     back: ({ id }) => `${section}/${id}`,
-    refusal: 'Back',
     tone: '',
     act: async (request, { id }) => {
       const sent = fieldsOf(request);

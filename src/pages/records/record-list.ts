@@ -1,5 +1,5 @@
 import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
-import { undoButton, doneNotice, filters, numberedPager, select, tick, hidden } from '../base/forms.ts';
+import { undoButton, doneNotice, filters, numberedPager, labelled, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, type Choice } from '../base/forms.ts';
 import { queryText, customName, isAdmin, queryOf, ask, text, passing, required, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
@@ -135,8 +135,8 @@ const importPath = ({ object }: { object: string }): string => `/app/imports/new
 function filterForm(kind: RecordKind, view: View, known: Known): Html {
   const { path, title, controls, searched } = kind;
   const { values, sort } = view;
-  const mine = { ...view, values: { ...values, owner: known.me } };
-  const hasOwner = controls.some(({ name }) => name === 'owner');
+  const mine = addressOf(path, { ...view, values: { ...values, owner: known.me } });
+  const isOffered = values['owner'] !== known.me && controls.some(({ name }) => name === 'owner');
   const drop = (label: string, body: Html) =>
     html`<details class="drop">
       <summary role="button" class="secondary outline">${label}</summary>
@@ -147,14 +147,13 @@ function filterForm(kind: RecordKind, view: View, known: Known): Html {
     return [field, `${head}, ${field.startsWith('-') ? 'downwards' : 'upwards'}`];
   });
   // A phone shows no heads of columns, which sort elsewhere.
-  const order = html`<label>Order !${select('name="sort"', [['', 'Newest first'], ...orders], sort)}</label>`;
+  const order = labelled('Order', select('name="sort"', [['', 'Newest first'], ...orders], sort));
   const others = controls.slice(1).map((control) => controlOf(control, values[control.name] ?? '', known));
   const box = (column: RecordColumn<never>) =>
     tick('checkbox', ['columns', column.name], html`${column.head}`, isShown(column, view));
   const columns = html`!${kind.columns.slice(1).map(box)} <button name="columns" value="name">Apply</button>`;
-  const ofMine = linkButton('Mine', addressOf(path, mine), 'secondary outline');
   const body = html`!${hidden({ id: view.ids })} !${searchBox(title.toLowerCase(), values['search'] ?? '', searched)}
-  !${when(hasOwner && values['owner'] !== known.me, ofMine)}
+  !${when(isOffered, linkButton('Mine', mine, 'secondary outline'))}
   !${drop('Filter', html`!${others} !${order} <button>Apply</button>`)} !${drop('Columns', columns)}`;
   return html`<search>!${filters(path, body, '')}</search>`;
 }
@@ -190,11 +189,11 @@ function controlOf({ name, label, control }: FilterControl, value: string, known
   // Who searches in another way than by likeness searches among all.
   if (control === 'any') return '';
   if (control === 'hidden') return value === '' ? '' : hidden({ [name]: value });
-  if (control === 'since') return html`<label>${label} <input type="date" name="${name}" value="${value}" /></label>`;
+  if (control === 'since') return labelled(label, html`<input type="date" name="${name}" value="${value}" />`);
   if (control === 'text')
-    return html`<label>${label} <input name="${name}" value="${value}" maxlength="256" autocomplete="off" /> </label>`;
+    return labelled(label, html`<input name="${name}" value="${value}" maxlength="256" autocomplete="off" />`);
   const choice = select(html`name="${name}"`, [['', 'any'], ...choicesOf(control, known, value)], value);
-  return html`<label>${label} !${choice}</label>`;
+  return labelled(label, choice);
 }
 
 function choicesOf(control: FilterControl['control'], { lists, users, me }: Known, value: string): readonly Choice[] {
