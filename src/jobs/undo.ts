@@ -10,6 +10,7 @@ import { startJob, type JobCode } from './start-job.ts';
 import { isLockTimeout, isStatementTimeout } from '../database/pools.ts';
 import { bulkWriters, withDeferredWrites } from '../queries/records/deferred-writes.ts';
 import type { Outcome } from '../queries/history/undo-links.ts';
+import { countAgain } from '../queries/crm/duplicates.ts';
 import { undoOthers } from '../queries/history/undo-others.ts';
 import { undoCompanies, undoContacts } from '../queries/history/undo-people.ts';
 import { settle, type JobBatch } from './turns.ts';
@@ -172,7 +173,10 @@ const undoChange: JobBatch = async (context, job) => {
       const { before = request.until, done = 0 } = (held.progress ?? {}) as Progress;
       const { effects, outcomes } = await undoNext(sql, customerId, request, before, limit);
       const last = effects.at(-1);
-      if (!last) return { results: [], mayComplete: true };
+      if (!last) {
+        if (request.has_merges) await countAgain(sql, customerId);
+        return { results: [], mayComplete: true };
+      }
       const writers = await writersOf(sql, customerId, effects, outcomes);
       const results = effects.map(({ id }, i) => resultOf(done + i + 1, id, outcomes.get(id)!, writers));
       const progress: Progress = {

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, grant, make, makeList } from '../setup/factories.ts';
 import { turnQueues } from '../../src/jobs/workers.ts';
+import { newestChange, undoChange } from '../jobs/undoing.ts';
 import { contextOf } from '../jobs/working.ts';
 import { somebodyWaitsFor } from '../setup/locks.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
@@ -146,6 +147,10 @@ test('a count of duplicates says when it was made, and leaves out what is merged
   expect(merged).not.toContain('Gray');
   await count();
   expect(textOf(await admin.get(page))).toMatch(/ counted .* Count again 1 group \. /);
+  await undoChange(app, customer, await newestChange(customer));
+  expect(textOf(await admin.get(page))).toContain('Same names are being counted again.');
+  await count();
+  expect(textOf(await admin.get(page))).toContain('2 groups');
   expect(textOf(await admin.get('/app/duplicates?by=work_email'))).toContain('Count again');
 });
 
