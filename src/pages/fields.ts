@@ -78,7 +78,7 @@ const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
 ];
 
 function typeText({ label, type, choices = [] }: Listed): Html {
-  if (label === undefined) return html`<span class="quiet">not set</span>`;
+  if (label === undefined) return html`<span class="quiet">not set, so not in rules and tables</span>`;
   const some = choices.length > 0 ? `: ${choices.slice(0, 5).join(', ')}${choices.length > 5 ? '…' : ''}` : '';
   return html`${typeWords[type]}${some}`;
 }
@@ -99,6 +99,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   if (given + label === '') throw invalid('give a name', '/label');
   const key = given || /^.{0,64}/su.exec(words(label).join('_'))![0];
   if (stored) requireCurrent(request, stored);
+  if (type === 'choice' && choices.length === 0) throw invalid('write at least one choice', '/choices');
   requireValid(KeyParams, { key });
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(Declaration, body);

@@ -101,7 +101,7 @@ const wrong: [path: string, fields: Fields, says: string | RegExp, kept?: RegExp
   ],
   ['fields/contacts/new', { key: '', type: 'text', label: '–' }, 'Must not be empty.', /value="–"/],
   ['fields/contacts/new', { key: 'seats', type: 'text' }, 'Another field has this key.'],
-  ['fields/contacts/new', { key: 'size', type: 'choice' }, 'Are needed for the type "choice".'],
+  ['fields/contacts/new', { key: 'size', type: 'choice' }, 'Write at least one choice.'],
 ];
 
 test.each(wrong)(

@@ -321,18 +321,20 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
   const title = titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now');
   const noun = thrown instanceof DomainError ? thrown.noun : undefined;
   const isRecord = eventNouns.some((one) => one === noun);
+  const isAddress = status === 400 && request.method === 'GET';
   const open = status === 403 ? sections : [sectionsOfAdmins, ...sections];
   const names = new Map(open.flatMap((group) => Object.entries(group)));
   const section = names.get(sectionOf(request).split('/')[2] ?? '');
   const texts: Readonly<Record<string, string>> = {
     404: 'It may have been deleted, or the link is wrong',
+    ...(isAddress && { 400: 'Something in this link is not valid, such as a filter' }),
     ...(message === forbidden().message && { 403: 'Only an admin may do this. Ask one of yours' }),
   };
   return sendPage(request, reply, {
     title: noun ? `This ${noun} does not exist` : title,
     status,
     body: html`<p>${`${texts[status] ?? message}.`.replace('..', '.')}</p>
-      !${when(faults.length > 1, bullets(faults.map((fault) => html`${fault.message}`)))}
+      !${when(faults.length > 1 && !isAddress, bullets(faults.map((fault) => html`${fault.message}`)))}
       !${when(isRecord, '<p>What was deleted can be restored under <a href="/app/deleted">Deleted</a>.</p>')}
       <p>!${when(section, html`!${link(`Back to ${section}`, sectionOf(request))} · `)}!${link('Today', '/app')}</p>
       <p class="quiet"><small>Status ${status} · Request ${request.id}</small></p>`,
