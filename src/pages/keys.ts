@@ -85,7 +85,6 @@ const presets: Readonly<Record<string, Preset>> = {
 };
 
 const own = 'own';
-const ownLabel = 'Only what is ticked here';
 
 function permissionsText(permissions: readonly Scope[]): string {
   const byResource = Map.groupBy(permissions, resourceOf);
@@ -103,7 +102,7 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
   const nameInput = input('name', 'Name', { hint, more: 'maxlength="120" autocomplete="off" required' });
   const ofPresets = Object.entries(presets).map(([id, { label, advice }]) => {
     const words = html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`;
-    return tick('radio', ['preset', id], words, id === preset, 'data-preset');
+    return tick('radio', ['preset', id], words, id === preset);
   });
   const ofResources = Object.entries(resources).map(([resource, label]) => {
     const ticks = scopes
@@ -115,13 +114,12 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
       });
     return choices(label, ticks);
   });
-  const oneByOne = html`<div class="columns" data-ticks>!${ofResources}</div>`;
   return html`!${card(html`!${nameInput} !${choice('expiration', 'Ends after', ends)}`)}
   !${group(
     'What it may do',
-    html`!${ofPresets} !${tick('radio', ['preset', own], html`<strong>${ownLabel}</strong>`, preset === own)}
-    !${faultText('permissions', faults)}
-    !${folded('Choose one by one', oneByOne, preset === own || permissions.length > 0)}`,
+    html`!${ofPresets} !${tick('radio', ['preset', own], '<strong>Only what is ticked here</strong>', preset === own)}
+      !${faultText('permissions', faults)}
+      <div class="columns of-own">!${ofResources}</div>`,
     'permissions',
   )}
   !${capFields(limits, faults)} !${buttons('Issue the key', section)}`;
@@ -207,9 +205,8 @@ export async function keys(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
     act: async (request) => {
-      const draft = draftOf(request);
-      const key = completedByPreset(draft);
-      requireValid(KeyRequest, key, [...contraryTicks(draft, key), ...needlessCaps(key.spend_caps, key.permissions)]);
+      const key = completedByPreset(draftOf(request));
+      requireValid(KeyRequest, key, needlessCaps(key.spend_caps, key.permissions));
       const issued = await once(request, (sql) => issueKey(sql, request.caller, key, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
@@ -275,13 +272,8 @@ function completedByPreset({ preset: chosen, ...draft }: KeyDraft): Required<Key
   return { ...draft, permissions: [...preset.scopes], spend_caps: Object.fromEntries(caps) as SpendCaps };
 }
 
-const areSame = (some: readonly string[], others: readonly string[] = []): boolean =>
+const areSame = (some: readonly string[], others: readonly string[]): boolean =>
   new Set(some).symmetricDifference(new Set(others)).size === 0;
-
-const contraryTicks = ({ permissions: ticked }: KeyDraft, { permissions }: KeyRequest): Fault[] =>
-  ticked.length > 0 && !areSame(ticked, permissions)
-    ? [{ path: '/permissions', message: `choose “${ownLabel}”, or untick everything below` }]
-    : [];
 
 const blank = { preset: 'read', expiration: 90 } as const;
 

@@ -147,16 +147,6 @@ on('click', 'data-copy', async ({ dataset }) => {
   document.querySelector('[data-copied]').textContent = 'Copied to the clipboard.';
 });
 
-/** Chooses "only what is ticked" as soon as somebody ticks. */
-on('change', 'data-ticks', () => {
-  document.querySelector('[name="preset"][value="own"]').checked = true;
-});
-
-/** Unticks everything as soon as somebody chooses a preset. A form that says two things is refused. */
-on('change', 'data-preset', () => {
-  for (const box of document.querySelectorAll('[data-ticks] input')) box.checked = false;
-});
-
 /** Disables the button of a form that is being sent. Otherwise a double click would send the form twice. */
 on('submit', 'data-once', (_form, { submitter }) => {
   setTimeout(() => submitter?.setAttribute('disabled', ''));
