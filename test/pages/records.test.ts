@@ -171,6 +171,20 @@ describe('a contact', () => {
     expect({ first_name, job_title, custom_fields }).toEqual({ first_name: 'Augusta', ...texts });
   });
 
+  test('refuses a new text that is no phone number, and keeps one that is stored', async () => {
+    const odd = { mobile_phone: '12ab', phone_numbers: [{ country_code: '', number: 'ask Joe' }] };
+    const [id] = await makeContacts(1, odd);
+    const edit = (fields: Record<string, string>) => admin.submit(`/app/contacts/${id}/edit`, fields);
+    expect((await edit({ job_title: 'CEO', mobile_phone: '12ab', phone_numbers: 'ask Joe' })).status).toBe(303);
+    for (const name of ['mobile_phone', 'phone_numbers']) {
+      const { status, body } = await edit({ [name]: '13ab' });
+      expect([status, body]).toEqual([
+        400,
+        expect.stringContaining(`id="${name}-fault">“13ab” is not a phone number.`),
+      ]);
+    }
+  });
+
   test('keeps the phone numbers that a form leaves as they are, also if it adds or removes others', async () => {
     const phone_numbers = [
       { country_code: '+1', number: '555-0100' },

@@ -9,7 +9,17 @@ import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
-import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
+import {
+  requireValid,
+  invalid,
+  text,
+  asSentBack,
+  unchanged,
+  customName,
+  keyOf,
+  queryText,
+  ask,
+} from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
@@ -291,16 +301,21 @@ export async function formText({ name, control }: FormField, record: object): Pr
 
 const linesOf = (given: string): string[] => given.split('\n').flatMap((line) => line.trim() || []);
 
+const { read, readText } = await phoneReader();
+
 /** Reads the phone numbers of a form. A line that shows a stored number keeps it unchanged. */
-async function phonesOf(given: string, sent: Fields, stored: Partial<Contact> = {}): Promise<PhoneNumber[]> {
-  const { read } = await phoneReader();
+function phonesOf(given: string, sent: Fields, stored: Partial<Contact> = {}): PhoneNumber[] {
   // The form of one group has no country.
   const country = sent['location_country'] === undefined ? stored.location_country : text(sent, 'location_country');
   const known = new Map(stored.phone_numbers?.map((phone) => [phoneNumber(phone), phone]));
   return linesOf(given).flatMap((line) => {
     const phones = known.has(line) ? [known.get(line)!] : read(line, country ?? '');
-    return phones.length > 0 ? phones : [{ country_code: '', number: line }];
+    return phones.length > 0 ? phones : refusePhone(line, 'phone_numbers');
   });
+}
+
+function refusePhone(given: string, name: string): never {
+  throw invalid(`“${given}” is not a phone number`, `/${name}`);
 }
 
 function valueOf({ name, control }: FormField, given: string, schema: TObject): unknown {
@@ -308,6 +323,7 @@ function valueOf({ name, control }: FormField, given: string, schema: TObject): 
   if (control === 'lines' && lines.length > 0) return lines;
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
   if (given.trim() === '') return compile(schema.properties[name]!).isValid(null) ? null : '';
+  if (name === 'mobile_phone' && readText(given, '') === undefined) refusePhone(given, name);
   // A text that is no number stays a text, which the validation refuses with a message.
   if (control === 'amount') return readNumber(given) ?? given.trim();
   if (control === 'yes_no') return given === 'true' || (given === 'false' ? false : given);
