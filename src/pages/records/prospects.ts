@@ -1,4 +1,4 @@
-import { verificationChoices, countryName, prospectWords, verification, webLink, priceOf } from '../base/words.ts';
+import { verificationChoices, countryName, prospectWords, verification, priceOf } from '../base/words.ts';
 import { searchText } from '../base/words.ts';
 import { filledIn, priceFor, queryOf, placeIn, once, payerOf, fieldsOf, givenIn, text } from '../base/requests.ts';
 import { idsIn, integer, isAdmin, queryText, formMessage, type Fields, type Refused } from '../base/requests.ts';
@@ -133,9 +133,8 @@ const columnsFor = (canChoose: boolean): readonly Column<Prospect>[] => [
   [prospectWords.job_company_name, (one) => html`${one.job_company_name}`],
   [prospectWords.verification_status, (one) => verification(one.verification_status)],
   [prospectWords.mobile_phone, (one) => html`${(one.mobile_phone ?? '').replace(/•+/, '…')}`],
-  ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
   [prospectWords.work_email, (one) => html`${one.work_email}`],
-  [prospectWords.profnet_url, (one) => webLink(one.profnet_url)],
+  ['Place', (one) => html`${[one.location_locality, one.location_country].filter(Boolean).join(', ')}`],
 ];
 
 function none(view: ProspectView, all: number): Html {
