@@ -163,7 +163,7 @@ test('what was written while duplicates were counted is counted after that, if s
   const addCompany = () => make(customer, '/company', companyBody({ company_name: 'Gray Ltd' }));
   for (const _ of [1, 2]) await addCompany();
   await admin.post('/app/duplicates/count', again);
-  expect(textOf(await admin.get(page))).toContain('Being counted…');
+  expect(textOf(await admin.get(page))).toContain('Same names are being counted again.');
   let counted: Promise<unknown> | undefined;
   await app.owner.begin(async (sql) => {
     await sql`insert into duplicate_groups values (${customer.id}, 'external_name', 0, 'x', 2, '{}')`;

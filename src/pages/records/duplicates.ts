@@ -221,12 +221,10 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
   return (await Promise.all(shown)).flat();
 }
 
-const mergeForm = (by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html =>
-  form(
-    `${section}/equal`,
-    html`!${hidden({ by, group: groups.map(({ ids }) => ids.join('.')) })} !${button}`,
-    'data-once',
-  );
+function mergeForm(by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html {
+  const group = groups.map(({ ids }) => ids.join('.'));
+  return form(`${section}/equal`, html`!${hidden({ by, group })} !${button}`, 'data-once');
+}
 
 function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, groups: readonly ShownGroup[]): Html {
   const { rows, groups: all, asOf } = found;
@@ -234,7 +232,7 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
   const common: Column<ShownGroup> = ['In common', ({ value }) => html`${value}`];
   const acts = (group: ShownGroup): Html => {
     const merge = html`<button class="secondary outline" aria-label="Merge ${group.value}">Merge</button>`;
-    const path = pathWith(`${section}/compare`, { by, id: group.ids.slice(0, maxCompared) });
+    const path = pathWith(`${section}/compare`, { by, id: group.ids });
     return html`<a href="${path}" aria-label="Compare ${group.value}">Compare</a>
       !${when(group.isEqual, mergeForm(by, [group], merge))}`;
   };
@@ -245,11 +243,9 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
     ['What to do', (group) => html`<div class="row">!${acts(group)}</div>`],
   ];
   const more = 'Look for something else above.';
-  const none = !asOf
-    ? empty(`No ${titleOf(by).toLowerCase()}`, more, 'twins')
-    : isDueSince(asOf)
-      ? empty('Being counted…', 'The page shows the new count in a moment.', 'clock')
-      : empty('None in this count', `Count again to see what has changed since. ${more}`, 'twins');
+  const none = asOf
+    ? empty('None in this count', `A new count shows what has changed since. ${more}`, 'twins')
+    : empty(`No ${titleOf(by).toLowerCase()}`, more, 'twins');
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${table(titleOf(by), columns, groups, none)}
