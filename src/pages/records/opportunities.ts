@@ -11,10 +11,11 @@ import { form, select, filters, filterChoice, showButton, hidden, undoButton, ty
 import { lookUp, search, write, fieldsOf, text, queryText, ask, requireValid, type Refused } from '../base/requests.ts';
 import { when, badge, notice, empty, quiet, panel, plainList, workplace, pathWith } from '../base/html.ts';
 import { linkButton, dialogLink, buttons, html, link, day, count, type Html } from '../base/html.ts';
-import { isAmount, opportunityWords, plain, priorityWords, money } from '../base/words.ts';
+import { isAmount, opportunityWords, priorityWords, money } from '../base/words.ts';
+import { wordOf } from '../changes.ts';
 import { recordPage, workplaceOf } from './activities.ts';
 import { closingField } from './deals.ts';
-import { nameOfContact } from './kinds.ts';
+import { companyLink, nameOfContact } from './kinds.ts';
 import { viewLinks } from './record-list.ts';
 import { editLinks, usersOf, userChoices } from './editor.ts';
 import { pipelinesFor } from './pipelines.ts';
@@ -114,10 +115,6 @@ function movedNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): H
   if (moved) return notice(`It is moved to ${moved}.`, 'good', undoButton(request));
   return elsewhere ? notice(`Somebody else has moved it to ${elsewhere} meanwhile. It was left there.`, 'warning') : '';
 }
-
-/** Returns the label of a field. The history names the field `company_id` as `company`. */
-const wordOf = (field: string): string =>
-  opportunityWords[(field === 'company' ? 'company_id' : field) as keyof typeof opportunityWords] ?? plain(field);
 
 const boardOf = (pipeline: string, owner = ''): string => pathWith(section, { pipeline, owner });
 
@@ -248,7 +245,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     refused,
     filters: { opportunity_id: found.id },
     about: { opportunity_id: found.id, company_id, contact_id: others.length === 0 ? (first ?? null) : null },
-    telling: { wordOf, users, stages: new Map(stageNames) },
+    telling: { wordOf: (name) => wordOf('opportunity', name), users, stages: new Map(stageNames) },
   });
   const people = contacts.map((one) => link(nameOfContact(one), `/app/contacts/${one.id}`));
   const lines = details.map((line) => {
@@ -257,7 +254,7 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
   });
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
-    company ? link(company.company_name, `/app/companies/${company.id}`) : '',
+    companyLink({ company }),
     html`!${outcomes[stage.status]} !${day(found[closingField(stage)])}`,
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
     priorityBadge(priority),
