@@ -28,7 +28,7 @@ test('prospects are searched with suggestions, masked, and unlocked by admins wi
   const page = await admin.get('/app/prospects?job_title=manager');
   expect(textOf(page)).toMatch(/3 match, of which you have unlocked 0/);
   expect(page.body).not.toContain('ada@example.com');
-  expect(textOf(page)).toMatch(/Job title Company E-mail status Mobile phone Place Work e-mail .* …\d\d /);
+  expect(textOf(page)).toMatch(/Job title Company E-mail status Mobile phone Work e-mail Place .* …\d\d /);
   expect(textOf(await admin.get('/app/prospects?job_title=nobody'))).toContain('Nobody matches');
   const suggested = await admin.get('/app/prospects/suggest?source=job_title&q=sal&has_email=1');
   expect(suggested.body).toMatch(/<a\s+href="[^"]*has_email[^"]*"\s+data-value\s*>Sales Manager/);
