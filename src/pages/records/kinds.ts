@@ -12,7 +12,7 @@ import type { GivenFilters } from '../../schemas/filters.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company } from '../../schemas/companies.ts';
 import { pageNumberIn, queryText, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
-import { pathWith, html, startOf, readDay, moment, when, panel, plainList, link } from '../base/html.ts';
+import { pathWith, html, startOf, readDay, date, moment, when, panel, plainList, link } from '../base/html.ts';
 import { count, counted, type Html, type PictureName } from '../base/html.ts';
 import { fieldWord, countryName, verification, mailLink, contactPhone } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
@@ -388,7 +388,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
     { name: 'place', head: 'Place', cell: place },
     { name: 'contacts', head: 'Contacts', cell: peopleLink, kind: 'number' },
     { name: 'deals', head: 'Open deals', cell: ({ open_opportunities: deals }) => upTo(deals), kind: 'number' },
-    { name: 'activity', head: 'Last activity', cell: ({ last_activity_at: at }) => when(at, moment(at ?? null)) },
+    { name: 'activity', head: 'Last activity', cell: ({ last_activity_at: at }) => (at ? date(at) : '') },
     ...serviceColumns,
   ],
   acts: { people: 'See contacts', ...actsOfAll },
