@@ -45,7 +45,7 @@ export async function changes(app: FastifyInstance): Promise<void> {
     const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
     const takeBack = { restored: 'restored since', merged_since: 'restore first what it was merged into', open: '' };
     const columns: readonly Column<(typeof deletions)[number]>[] = [
-      ['Record', deletedName],
+      ['Record', (one) => twoLines(html`${oldNameOf(one)}`, `${one.object}${when(one.merged_into, ', merged')}`)],
       ['Deleted', (one) => moment(one.occurred_at)],
       ['By', (one) => whoOf(one.actor, users)],
       ['Take back', (one) => takeBack[one.state] || restoreLink(one)],
@@ -330,10 +330,6 @@ function countsText({ counts, merged }: Pick<ToldChange, 'counts' | 'merged'>): 
     .filter(Boolean)
     .join(', ');
 }
-
-const deletedName = (change: Change): Html =>
-  html`${oldNameOf(change)}
-    <span class="quiet">${change.merged_into === undefined ? change.object : `${change.object}, merged`}</span>`;
 
 const restoreLink = ({ fields, change_id, record_id }: Change): Html =>
   Object.keys(fields).length === 0

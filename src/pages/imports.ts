@@ -169,12 +169,10 @@ const pathOf = ({ id }: Pick<Import, 'id'>): string => `${section}/${id}`;
 const showsLists = ({ object, list_ids }: Pick<ImportState, 'object' | 'list_ids'>): boolean =>
   object === 'contacts' && list_ids.length <= 1;
 
-type Lists = Pick<ImportPatch, 'list_ids'>;
-
 /**
  * Returns the list that a submitted form chooses, if the form offers lists. Creates a new list only if `sql` is given.
  */
-async function listsOf(request: FastifyRequest, state: ImportState, sql?: Transaction): Promise<Lists> {
+async function listsOf(request: FastifyRequest, state: ImportState, sql?: Transaction): Promise<ImportPatch> {
   const fields = fieldsOf(request);
   if (!showsLists(state) || !('list_id' in fields)) return {};
   if (!namesList(fields)) return { list_ids: [] };

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { durations, noCaps, KeyRequest, SpendCapsChange } from '../schemas/accounts.ts';
+import { durations, KeyRequest, SpendCapsChange } from '../schemas/accounts.ts';
 import type { capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, listPage } from './base/layout.ts';
@@ -59,7 +59,7 @@ interface Preset {
   label: string;
   advice: string;
   scopes: readonly Scope[];
-  caps: SpendCaps;
+  caps?: SpendCaps;
 }
 
 const presets: Readonly<Record<string, Preset>> = {
@@ -74,13 +74,11 @@ const presets: Readonly<Record<string, Preset>> = {
     label: 'Work with records',
     advice: 'It reads, creates, changes and deletes contacts, companies, lists, opportunities and so on.',
     scopes: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
-    caps: noCaps,
   },
   all: {
     label: 'Everything',
     advice: 'It also finds and unlocks prospects and verifies addresses, which spends credits.',
     scopes: usualScopes,
-    caps: noCaps,
   },
 };
 
@@ -268,7 +266,7 @@ function draftOf(request: FastifyRequest): KeyDraft {
 function completedByPreset({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
   const preset = presets[chosen];
   if (!preset) return draft;
-  const caps = pools.map((pool) => [pool, draft.spend_caps[pool] ?? preset.caps[pool]]);
+  const caps = pools.map((pool) => [pool, draft.spend_caps[pool] ?? preset.caps?.[pool] ?? null]);
   return { ...draft, permissions: [...preset.scopes], spend_caps: Object.fromEntries(caps) as SpendCaps };
 }
 

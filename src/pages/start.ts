@@ -230,11 +230,10 @@ async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
 async function failedImports(request: FastifyRequest): Promise<Concern[]> {
   const rows = await search(request, listImports, {}, allImports, request.caller.userId);
   const recent = rows.filter((one) => one.created_at >= inDays(-failedImportDays) && !one.dry_run);
-  return recent.flatMap((one): Concern[] => {
-    const isUnread = one.status === 'FAILED';
-    if (!isUnread && (one.status !== 'COMPLETED' || one.failed === 0)) return [];
-    const what = isUnread ? 'could not be read' : `left out ${counted(one.failed, 'record')}`;
-    return [[one.id, html`!${link(titleOf(one), `/app/imports/${one.id}`)} ${what}.`]];
+  const failed = recent.filter(({ status, failed }) => status === 'FAILED' || (status === 'COMPLETED' && failed > 0));
+  return failed.map((one) => {
+    const what = one.status === 'FAILED' ? 'could not be read' : `left out ${counted(one.failed, 'record')}`;
+    return [one.id, html`!${link(titleOf(one), `/app/imports/${one.id}`)} ${what}.`];
   });
 }
 
