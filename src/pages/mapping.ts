@@ -213,7 +213,9 @@ export function modeText(found: Pick<Import, 'object' | 'mode' | 'match' | 'dry_
 const firstLines = { names: 'names the columns', record: 'is a record already' };
 
 function records({ object }: Import, { records: items }: DetailedPreview): Html {
-  const all = [...new Set(items.flatMap((item) => Object.keys(item)))];
+  const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
+  const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
+  const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
   const valueOf = (name: string) => (item: object) => html`${shownValue((item as Record<string, unknown>)[name])}`;
   const shown = all.slice(0, 40).map((name): Column<object> => [fieldLabel(object, name), valueOf(name)]);
   return html`<h2>The first records</h2>
