@@ -117,7 +117,7 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
     'What it may do',
     html`!${ofPresets} !${tick('radio', ['preset', own], '<strong>Only what is ticked here</strong>', preset === own)}
       !${faultText('permissions', faults)}
-      <div class="columns of-own">!${ofResources}</div>`,
+      <div class="columns of-choices">!${ofResources}</div>`,
     'permissions',
   )}
   !${capFields(limits, faults)} !${buttons('Issue the key', section)}`;
