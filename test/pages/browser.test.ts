@@ -129,7 +129,16 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.locator('select[aria-label="Rule 1: value"]').selectOption('Germany');
     await page.getByLabel('Rule 1: field').selectOption('Created');
     await page.locator('input[type="date"]').fill('2026-11-25');
-    expect(await page.getByLabel('Rule 1: comparison').inputValue()).toBe('equals');
+    const comparison = page.getByLabel('Rule 1: comparison');
+    expect(await comparison.inputValue()).toBe('equals');
+    await page.locator('input[type="date"]').fill('');
+    await comparison.selectOption('is on or after');
+    await page.getByRole('button', { name: 'How many match?' }).click();
+    await page.locator('td .fault').waitFor();
+    await page.getByLabel('Rule 1: field').selectOption('Country');
+    await comparison.selectOption('is one of');
+    await page.locator('select[name="value-0"]').selectOption(['Germany', 'Austria']);
+    expect(await page.locator('.notice').count()).toBe(0);
     await page.close();
   });
 

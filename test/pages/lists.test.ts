@@ -206,16 +206,31 @@ test('the values of rules are written as people write them: users, days, countri
     ['custom_fields.vip', 'equals', 'maybe', '“maybe” is not one of these: yes, no'],
     ['assigned_to', 'equals', 'Nobody', '“Nobody” is not one of these: '],
     ['created_at', 'greater_than', '03/04/2026', '“03/04/2026” is not a clear date'],
+    ['created_at', 'greater_than', '', 'Write a value, or choose “is empty”'],
     ['created_at', 'not_equals', '2026-11-25', 'Choose “is on or after” or “is on or before” for a date'],
     ['location_country', 'equals', 'Germoney', '“Germoney” is not a country'],
-    ['verification_status', 'in', 'verified, good', '“good” is not one of these: not verified, verified'],
+    ['verification_status', 'in', 'good', '“good” is not one of these: not verified, verified'],
     ['score', 'equals', 'high', '“high” is not a whole number'],
   ] as const) {
     const refused = await save(field, operator, value);
     expectPage(refused, 400, message);
     expect(refused.body).toMatch(new RegExp(`value="${value}"`));
-    expect(refused.body).toMatch(/name="value"[^>]*aria-invalid="true"[\s\S]*id="rules-0-fault"/);
+    expect(refused.body).toMatch(/name="value(-0)?"[^>]*aria-invalid="true"[\s\S]*id="rules-0-fault"/);
   }
+});
+
+test('a rule offers own fields without a type, and takes several of the values that a field can have', async () => {
+  await contact({ custom_fields: { lead_source: 'Fair' } });
+  const rules = { name: 'L', join: 'AND', field: 'location_country', operator: 'in', value: '' };
+  const { body } = await admin.submit('/app/lists/new', { ...rules, 'value-0': ['Spain', 'Austria'], do: 'row add' });
+  expect(body).toContain('value="custom_fields.lead_source">lead_source');
+  expect(body.match(/<select name="value-0"[^>]* multiple [\s\S]*?<\/select>/)?.[0].match(/"\w+" selected/g)).toEqual([
+    '"Spain" selected',
+    '"Austria" selected',
+  ]);
+  const saved = await admin.submit('/app/lists/new', { ...rules, 'value-0': ['Spain', 'Austria'], do: 'save' });
+  const { body: list } = await customer.get(`/list-contact/${saved.location!.split(/[/?]/)[3]}`);
+  expect(list.rules).toMatchObject([{ operator: 'in', value: 'ES, AT' }]);
 });
 
 test('a rule whose field is chosen offers the comparisons and values that fit the field, without scripts too', async () => {

@@ -81,7 +81,8 @@ on('change', 'data-row', async (select) => {
   const focused = row.contains(document.activeElement) && document.activeElement.name;
   const fresh = page.querySelectorAll('#rows tbody tr')[row.sectionRowIndex];
   row.replaceWith(fresh);
-  if (focused) fresh.querySelector(`[name="${focused}"]:not([type="hidden"])`).focus();
+  for (const stale of form.querySelectorAll('.notice')) stale.remove();
+  if (focused) fresh.querySelector(`[name="${focused}"]:not([type="hidden"])`)?.focus();
 });
 
 /** Lets users drag cards of the board to another stage. Sends a hidden form, then shows the changed board. */

@@ -3,15 +3,16 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
+import { listCustomFields } from '../../queries/records/custom-fields.ts';
 import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
-import { cursorPager, controlsFor, tick, faultText, textInput, select, hidden, rowEditor } from '../base/forms.ts';
-import { rowAct, type Choice, type Choices } from '../base/forms.ts';
+import { cursorPager, controlsFor, tick, faultText, textInput, select, option, hidden } from '../base/forms.ts';
+import { rowAct, rowEditor, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
+import { search, type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
@@ -174,8 +175,9 @@ const maxCredits = 1_000_000_000;
 
 function draftOf(fields: Fields) {
   const rows = rowsIn(fields, ['field', 'operator', 'value', 'join'], ruleLimits.rules);
-  const rules = rows.map(({ field, operator, value, join }): RuleGiven => {
+  const rules = rows.map(({ field, operator, value: written, join }, i): RuleGiven => {
     const logic_operator = join === 'OR' ? join : 'AND';
+    const value = written || [fields[`value-${i}`] ?? []].flat().join(', ');
     return { field, operator: (operator || 'equals') as RuleOperator, value, logic_operator };
   });
   return { name: text(fields, 'name').trim(), description: linesIn(fields, 'description'), rules };
@@ -226,7 +228,7 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
       Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
       joined by “and” belong together; “or” begins other rules, which are enough as well. A date is a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}`;
+    !${faultText('rules', faults)} !${await ruleTable(request, shown, known, faults)}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -237,25 +239,32 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   return notice(`${contacts} these rules now.`, 'busy');
 }
 
-function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults): Html {
-  const { declared } = known;
+async function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults) {
+  const [{ declared }, own] = [known, await search(request, listCustomFields, 'contacts')];
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
   const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
   const choice = (i: number, part: string, name: string, choices: Choices, chosen: string, more: Html = '') =>
     select(html`name="${part}" !${spoken(i, name)} !${more}`, choices, chosen);
   const offered = ruleFields.filter((name) => name === 'assigned_to' || typeOf(name) !== 'uuid');
-  const names = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
+  const names = ['', ...offered, ...own.map(({ key }) => `custom_fields.${key}`)];
   const fieldsWith = (field: string) =>
     [...new Set([...names, field])].map((name): Choice => [name, name ? fieldWord('contacts', name, declared) : '–']);
   const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
   const show = (i: number): Html =>
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
+  const several = (words: readonly string[], chosen: readonly string[], i: number, fault: Html): Html =>
+    html`!${hidden({ value: '' })}
+      <select name="value-${i}" !${spoken(i, 'values')} multiple size="4" !${fault}>
+        !${[...new Set([...chosen, ...words])].map((one) => option(one, one, chosen.includes(one) ? one : ''))}
+      </select>
+      <small>Ctrl or ⌘ and a click choose several.</small>`;
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
     const fault = when(faults[`rules-${i}`], html`aria-invalid="true" aria-describedby="rules-${i}-fault"`);
     const [kind, words] = [kindOf(field, known), choicesOf(field, known)?.map(([, word]) => word)];
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
-    if (words && !isPlural(operator)) return choice(i, 'value', 'value', some, given, fault);
-    const hint = words ? html`placeholder="${words.slice(0, 2).join(', ')}"` : when(kind === 'number', decimal);
+    if (words && isPlural(operator)) return several(words, partsOf(given).filter(Boolean), i, fault);
+    if (words) return choice(i, 'value', 'value', some, given, fault);
+    const hint = when(kind === 'number', decimal);
     const type = kind === 'day' && (given === '' || readDay(given) === given) ? 'date' : 'text';
     return textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`, given, type);
   };
@@ -270,9 +279,9 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   };
   const columns: readonly Column<RuleGiven>[] = [
     ['Joined by', join],
-    ['Field', field],
-    ['Comparison', comparison],
-    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(`rules-${i}`, faults)}`],
+    ['Field', field, 'long'],
+    ['Comparison', comparison, 'long'],
+    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(`rules-${i}`, faults)}`, 'long'],
   ];
   const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows, blank, most: ruleLimits.rules });
@@ -322,13 +331,14 @@ const whole: ReadonlySet<RuleOperator> = new Set(['equals', 'not_equals', 'in', 
 
 const isPlural = (operator: RuleOperator): boolean => operator === 'in' || operator === 'not_in';
 
+const partsOf = (value: string): string[] => value.split(',').map((one) => one.trim());
+
 const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
 
 function valueText({ field, operator, value }: Condition, known: Known): string {
   if (!isPlural(operator)) return wordOf({ field, operator, value }, known);
-  return value
-    .split(',')
-    .map((one) => wordOf({ field, operator, value: one.trim() }, known))
+  return partsOf(value)
+    .map((one) => wordOf({ field, operator, value: one }, known))
     .join(', ');
 }
 
@@ -381,7 +391,7 @@ async function readRule(given: Condition, stored: readonly Rule[], known: Known)
     .find((rule) => asSentBack(valueText(rule, known)).trim() === asSentBack(value));
   if (same) return { value: same.value };
   if (isEmptiness(operator)) return { value };
-  const parts = isPlural(operator) ? value.split(',').map((one) => one.trim()) : [value];
+  const parts = isPlural(operator) ? partsOf(value) : [value];
   const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, known)));
   const wrong = read.find((one) => 'fault' in one);
   return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
@@ -391,10 +401,10 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   const [text, type] = [value.trim(), typeOf(field)];
   const read = (found: string | false | undefined, what: string): Read =>
     found ? { value: found } : { fault: `“${text}” is not ${what}` };
+  if (text === '') return { fault: 'write a value, or choose “is empty”' };
   if (type === 'uuid' && field !== 'assigned_to') return read(canonicalId(text) && text, 'an id');
   if (type === 'instant') return readMoment(text, operator);
   if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
-  if (text === '') return { fault: 'write a value, or choose “is empty”' };
   const own = /contains|_with/.test(operator) ? undefined : ownReaders[declaredType(field, known) ?? 'text'];
   if (own) return read(own[0](text), own[1]);
   if (!whole.has(operator)) return { value };
