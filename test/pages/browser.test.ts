@@ -142,6 +142,23 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('of records side by side, the rows whose values differ are tinted, from their names on', async () => {
+    for (const job_title of ['Clerk', 'Chief'])
+      await make(customer, '/contacts', contactBody({ work_email: 'twin@x.example', job_title }));
+    const page = await open('/app/duplicates?by=work_email');
+    await page.getByRole('link', { name: 'Compare twin@x.example' }).click();
+    await page.getByRole('rowheader', { name: 'Job title' }).waitFor();
+    const tintsOf = (name: string): Promise<string[]> =>
+      page.evaluate(`(() => {
+        const head = [...document.querySelectorAll('tbody th')].find((one) => one.textContent === '${name}');
+        return [...new Set([...head.parentElement.children].map((one) => getComputedStyle(one).backgroundColor))];
+      })()`);
+    const [tint, other] = [await tintsOf('Job title'), await tintsOf('Stays')];
+    expect(tint).toHaveLength(1);
+    expect(other).not.toContain(tint[0]);
+    await page.close();
+  });
+
   test('a card is dragged to another stage, and the move can be undone there', async () => {
     const stages = await stagesOf(customer);
     const body = await opportunityBody(customer, { name: 'Two engines', stage_id: stages[0]!.id });
