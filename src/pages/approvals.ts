@@ -5,7 +5,7 @@ import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
-import { lookUp, search, idOf, sentText, queryText, ask, passing } from './base/requests.ts';
+import { lookUp, search, idOf, sentText, queryText, ask, passing, invalid } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
@@ -67,7 +67,9 @@ export async function approvals(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/approvals/:id', forAdmins, {
     show: showOne,
     act: async (request) => {
-      const isApproved = sentText(request, 'approve') === 'true';
+      const answer = sentText(request, 'approve');
+      if (answer !== 'true' && answer !== 'false') throw invalid('say whether the call may run');
+      const isApproved = answer === 'true';
       await decideCall(request, idOf(request, 'approval'), isApproved);
       return `${section}?done=${isApproved ? 'approved' : 'refused'}`;
     },

@@ -321,7 +321,8 @@ export function errorPage(thrown: unknown, request: FastifyRequest, reply: Fasti
   const title = titles[status] ?? (status < 500 ? 'This did not work' : 'The service cannot answer now');
   const noun = thrown instanceof DomainError ? thrown.noun : undefined;
   const isRecord = eventNouns.some((one) => one === noun);
-  const isAddress = status === 400 && request.method === 'GET';
+  const isAddress =
+    request.method === 'GET' && faults.some(({ path }) => /^\/(filters|paginate|order_by)\b/.test(path));
   const open = status === 403 ? sections : [sectionsOfAdmins, ...sections];
   const names = new Map(open.flatMap((group) => Object.entries(group)));
   const section = names.get(sectionOf(request).split('/')[2] ?? '');
