@@ -9,18 +9,8 @@ import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
-import {
-  requireValid,
-  invalid,
-  text,
-  asSentBack,
-  unchanged,
-  customName,
-  keyOf,
-  queryText,
-  ask,
-} from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
+import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
+import { invalid, type Fields, type Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';

@@ -264,7 +264,7 @@ async function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], k
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
     if (words && isPlural(operator)) return several(words, partsOf(given).filter(Boolean), i, fault);
     if (words) return choice(i, 'value', 'value', some, given, fault);
-    const hint = when(kind === 'number', decimal);
+    const hint = when(kind === 'number', 'inputmode="decimal"');
     const type = kind === 'day' && (given === '' || readDay(given) === given) ? 'date' : 'text';
     return textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`, given, type);
   };
@@ -286,8 +286,6 @@ async function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], k
   const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows, blank, most: ruleLimits.rules });
 }
-
-const decimal: Html = 'inputmode="decimal"';
 
 /** Returns the values that a field can have, with the words for them. Undefined: it can have others. */
 function choicesOf(field: string, known: Known): readonly Choice[] | undefined {
