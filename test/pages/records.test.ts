@@ -37,7 +37,8 @@ describe('the list of contacts', () => {
     await app.owner`delete from contacts where customer_id = ${customer.id} and id = (
       select max(id::text)::uuid from contacts where customer_id = ${customer.id} and location_country = 'DE')`;
     expect(await counted()).toContain(' 10,000 contacts');
-    expectPage(await admin.get('/app/contacts?page=nonsense'), 400, 'Something in this link is not valid');
+    expectPage(await admin.get('/app/contacts?page=nonsense'), 400, 'there is no such page');
+    expectPage(await admin.get('/app/contacts?since=nonsense'), 400, 'Something in this link is not valid');
     expect((await admin.get('/app/contacts?search=%00')).status).toBe(400);
   });
 });
