@@ -78,7 +78,7 @@ const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
 ];
 
 function typeText({ label, type, choices = [] }: Listed): Html {
-  if (label === undefined) return html`<span class="quiet">not set, so not in tables</span>`;
+  if (label === undefined) return html`<span class="quiet">not set, so not in rules and tables</span>`;
   const some = choices.length > 0 ? `: ${choices.slice(0, 5).join(', ')}${choices.length > 5 ? '…' : ''}` : '';
   return html`${typeWords[type]}${some}`;
 }

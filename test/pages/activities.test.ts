@@ -31,7 +31,10 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   expect(form.body.match(/name="type" value="\w+"/g)).toEqual(['name="type" value="task"']);
   const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
   expect(textOf(await add('Nobody'))).toContain('No contact or company “Nobody”. Choose one of the suggestions.');
-  expect(textOf(await add('Lovelace'))).toContain('Several are found by “Lovelace”: write the e-mail address.');
+  expect(textOf(await add('Lovelace'))).toContain(
+    'Several are found by “Lovelace”: write the e-mail address or the domain.',
+  );
+  expect(textOf(await add('Anne'))).toContain('No contact or company “Anne”.');
   const made = await admin.get((await add('ada lovelace')).location!);
   expect(made.location).toBe(`/app/contacts/${ada}?done=created`);
   expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);

@@ -53,7 +53,7 @@ test('a key that is made from a name of whole characters has whole characters', 
 test('the page of fields offers a type for a field that records have', async () => {
   await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
   const { body } = await admin.get('/app/fields');
-  expect(textOf({ body })).toContain('Rank & file Rank & file not set, so not in tables Give it a type');
+  expect(textOf({ body })).toContain('Rank & file Rank & file not set, so not in rules and tables Give it a type');
   const link = /href="([^"]+new\?key[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
   expect((await admin.submit(link, { type: 'text' })).status).toBe(303);
   expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file', label: 'Rank & file', type: 'text' }]);

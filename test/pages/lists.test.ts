@@ -219,11 +219,9 @@ test('the values of rules are written as people write them: users, days, countri
   }
 });
 
-test('a rule offers own fields without a type, and takes several of the values that a field can have', async () => {
-  await contact({ custom_fields: { lead_source: 'Fair' } });
+test('a rule takes several of the values that a field can have', async () => {
   const rules = { name: 'L', join: 'AND', field: 'location_country', operator: 'in', value: '' };
   const { body } = await admin.submit('/app/lists/new', { ...rules, 'value-0': ['Spain', 'Austria'], do: 'row add' });
-  expect(body).toContain('value="custom_fields.lead_source">lead_source');
   expect(body.match(/<select name="value-0"[^>]* multiple [\s\S]*?<\/select>/)?.[0].match(/"\w+" selected/g)).toEqual([
     '"Spain" selected',
     '"Austria" selected',

@@ -44,6 +44,9 @@ test('a view keeps search, filters, order and columns under a name, and one clic
   await save(member, '/app/contacts?country=SE', { name: 'Finland' });
   expect(await namesOn(member, '/app/contacts')).toEqual(['Finland']);
   expect(await namesOn(member, '/app/companies')).toEqual([]);
+  const told = new URLSearchParams({ object: 'contacts', query: 'country=SE&done=deleted&n=5' }).toString();
+  const forged = await member.submit(`/app/views/new?${told}`, { name: 'Told' }, '/app/views/new');
+  expect(forged.location).toBe('/app/contacts?country=SE');
 });
 
 test('a view is seen by its owner only, or by everybody of the customer if it is for all', async () => {

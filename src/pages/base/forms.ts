@@ -59,6 +59,13 @@ export function doneNotice(request: FastifyRequest, given: Readonly<Record<strin
   return Object.hasOwn(texts, done) ? notice(texts[done]!, 'good', undoButton(request)) : '';
 }
 
+/** Returns the parameters of an address without those that tell what was done. */
+export function withoutNotice(query: string): URLSearchParams {
+  const rest = new URLSearchParams(query);
+  for (const name of ['done', 'n', 'more', 'change', 'were']) rest.delete(name);
+  return rest;
+}
+
 /**
  * Returns a button that undoes the last action, and leads back to the same page. The query parameter `change` names its
  * changes (`withUndo`), or `were` the contacts that it has put into the page's list, or taken out.
@@ -67,9 +74,7 @@ export function undoButton(request: FastifyRequest): Html {
   const [change, were] = [canonicalId(queryText(request, 'change')), queryText(request, 'were')];
   if (change === undefined && were === '') return '';
   const [path, query] = request.url.split('?') as [string, string];
-  const view = new URLSearchParams(query);
-  for (const name of ['done', 'n', 'more', 'change', 'were']) view.delete(name);
-  const back = pathWith(path, Object.fromEntries(view));
+  const back = pathWith(path, Object.fromEntries(withoutNotice(query)));
   const undo = '<button class="link">Undo</button>';
   if (change !== undefined) return form(pathWith(`/app/changes/${change}/undo`, { back }), undo, 'data-once');
   const act = queryText(request, 'done') === 'added' ? 'remove' : 'add';

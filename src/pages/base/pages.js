@@ -77,7 +77,9 @@ on('change', 'data-row', async (select) => {
   const [form, row] = [select.form, select.closest('tr')];
   const body = new URLSearchParams(new FormData(form));
   body.set('do', select.dataset.row);
+  row.sent = body;
   const page = await load(form.action, { method: 'POST', body });
+  if (row.sent !== body) return; // the row has changed since
   const focused = row.contains(document.activeElement) && document.activeElement.name;
   const fresh = page.querySelectorAll('#rows tbody tr')[row.sectionRowIndex];
   row.replaceWith(fresh);

@@ -80,6 +80,8 @@ export async function activities(app: FastifyInstance): Promise<void> {
 /** Opens the form of a new task about a record that the form asks for. */
 export const newTask: Html = linkButton('New task', `${path}/new`, '', 'data-dialog');
 
+const mostFound = 25;
+
 const aboutHint = 'A contact or a company: its name or its e-mail address.';
 
 /** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
@@ -87,17 +89,18 @@ async function newActivityOf(request: FastifyRequest): Promise<Draft> {
   const { body, faults = [] } = activityOf(request, undefined);
   const given = sentText(request, 'about').trim();
   const search = async (kind: RecordKind) => {
-    const { rows } = await ask(request, kind.list, { filters: { search: given }, paginate: { limit: 25 } });
+    const { rows } = await ask(request, kind.list, { filters: { search: given }, paginate: { limit: mostFound } });
     return rows.map((row) => ({ ...kind.workplace(row), names: [kind.nameOf(row), kind.about(row)[0] ?? ''] }));
   };
   const kinds: RecordKind[] = given === '' ? [] : [contactKind, companyKind];
   const found = (await Promise.all(kinds.map(search))).flat();
   const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
-  const [one, ...others] = exact.length > 0 ? exact : found;
-  if (one && others.length === 0) return { body: { ...body, ...one.about }, faults };
+  // With so many, others may have the same name.
+  if (exact.length === 1 && found.length < mostFound) return { body: { ...body, ...exact[0]!.about }, faults };
   const none =
     given === '' ? 'name a contact or a company' : `no contact or company “${given}”. Choose one of the suggestions`;
-  const message = one ? `several are found by “${given}”: write the e-mail address` : none;
+  const several = `several are found by “${given}”: write the e-mail address or the domain`;
+  const message = found.length > 1 ? several : none;
   return { body, faults: [...faults, { path: '/about', message }] };
 }
 

@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
-import { listCustomFields } from '../../queries/records/custom-fields.ts';
 import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
@@ -12,7 +11,7 @@ import { cursorPager, controlsFor, tick, faultText, textInput, select, option, h
 import { rowAct, rowEditor, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
-import { search, type Fields } from '../base/requests.ts';
+import { type Fields } from '../base/requests.ts';
 import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
@@ -228,7 +227,8 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
       Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
       joined by “and” belong together; “or” begins other rules, which are enough as well. A date is a day in UTC.
     </p>
-    !${faultText('rules', faults)} !${await ruleTable(request, shown, known, faults)}`;
+    !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}
+    <p class="quiet">Fields of your own stand here once they have a type: <a href="/app/fields">Fields</a>.</p>`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -239,14 +239,14 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   return notice(`${contacts} these rules now.`, 'busy');
 }
 
-async function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults) {
-  const [{ declared }, own] = [known, await search(request, listCustomFields, 'contacts')];
+function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults): Html {
+  const { declared } = known;
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
   const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
   const choice = (i: number, part: string, name: string, choices: Choices, chosen: string, more: Html = '') =>
     select(html`name="${part}" !${spoken(i, name)} !${more}`, choices, chosen);
   const offered = ruleFields.filter((name) => name === 'assigned_to' || typeOf(name) !== 'uuid');
-  const names = ['', ...offered, ...own.map(({ key }) => `custom_fields.${key}`)];
+  const names = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
   const fieldsWith = (field: string) =>
     [...new Set([...names, field])].map((name): Choice => [name, name ? fieldWord('contacts', name, declared) : '–']);
   const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
@@ -260,7 +260,8 @@ async function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], k
       <small>Ctrl or ⌘ and a click choose several.</small>`;
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
     const fault = when(faults[`rules-${i}`], html`aria-invalid="true" aria-describedby="rules-${i}-fault"`);
-    const [kind, words] = [kindOf(field, known), choicesOf(field, known)?.map(([, word]) => word)];
+    const kind = kindOf(field, known);
+    const words = operator in comparisons[kind] ? choicesOf(field, known)?.map(([, word]) => word) : undefined;
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
     if (words && isPlural(operator)) return several(words, partsOf(given).filter(Boolean), i, fault);
     if (words) return choice(i, 'value', 'value', some, given, fault);
@@ -341,7 +342,8 @@ function valueText({ field, operator, value }: Condition, known: Known): string 
 }
 
 function wordOf({ field, operator, value }: Condition, known: Known): string {
-  const word = choicesOf(field, known)?.find(([one]) => one.toLowerCase() === value.toLowerCase())?.[1];
+  const choices = whole.has(operator) ? choicesOf(field, known) : undefined;
+  const word = choices?.find(([one]) => one.toLowerCase() === value.toLowerCase())?.[1];
   if (word) return word;
   if (typeOf(field) === 'instant' && isInstant(value)) {
     const day = dayOf(value);

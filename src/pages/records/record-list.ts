@@ -1,6 +1,6 @@
 import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
 import { undoButton, doneNotice, filters, numberedPager, labelled, select, tick, hidden } from '../base/forms.ts';
-import { controlsFor, type Choice } from '../base/forms.ts';
+import { controlsFor, withoutNotice, type Choice } from '../base/forms.ts';
 import { queryText, customName, isAdmin, queryOf, ask, text, passing, required, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -313,7 +313,7 @@ export function savedViews(app: FastifyInstance): void {
     act: async (request) => {
       const fields = fieldsOf(request);
       const object = objectIn(fields);
-      const query = new URLSearchParams(text(fields, 'query')).toString();
+      const query = withoutNotice(text(fields, 'query')).toString();
       const name = text(fields, 'name').trim();
       const tooLong = { path: '', message: 'this view has too long filters to be saved' };
       requireValid(Given, { name }, query.length > maxQueryLength ? [tooLong] : []);

@@ -188,8 +188,8 @@ function exporting(app: FastifyInstance, kind: RecordKind): void {
     const { paginate: _paginate, ...asked } = requestOf(kind, viewOf(kind, queryOf(request)), 1);
     const found = kind.exported(request.db, request.caller.customerId, asked);
     const readable = { format, fields: 'readable', isForPeople: true } as const;
-    const name = `${(await nameOfView(request, kind)).replaceAll(/[^\p{L}\p{N}]+/gu, ' ').trim()} ${today()}`;
-    return sendExport(request, reply.header('cache-control', 'no-store'), found, readable, name.trim());
+    const name = (await nameOfView(request, kind)).replaceAll(/[^\p{L}\p{M}\p{N}]+/gu, ' ').trim() || kind.title;
+    return sendExport(request, reply.header('cache-control', 'no-store'), found, readable, `${name} ${today()}`);
   });
 }
 
