@@ -217,6 +217,11 @@ test('the values of rules are written as people write them: users, days, countri
     expect(refused.body).toMatch(new RegExp(`value="${value}"`));
     expect(refused.body).toMatch(/name="value(-0)?"[^>]*aria-invalid="true"[\s\S]*id="rules-0-fault"/);
   }
+  const [tooLong, day] = ['y'.repeat(300), '2026-11-25'];
+  const rows = { field: ['created_at', 'first_name', 'last_name'], value: [day, tooLong, 'fine'] };
+  const many = { name: 'L', ...rows, join: Array(3).fill('AND'), operator: Array(3).fill('equals'), do: 'save' };
+  const { body } = await admin.submit('/app/lists/new', many);
+  expect(body.match(/name="value"[^>]*aria-invalid[^>]*value="(\w)/)?.[1]).toBe('y');
 });
 
 test('a rule takes several of the values that a field can have', async () => {

@@ -191,15 +191,14 @@ async function listOf(request: FastifyRequest, stored: List | undefined): Promis
   const known = await knownFor(request);
   const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
-  for (const [i, one] of draft.rules.entries())
-    for (const rule of one.field + one.value === '' ? [] : spanOf(one)) {
-      // What is wrong with the shape of a rule is said by the validation.
-      const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
-      const read = isKnown ? await readRule(rule, stored?.rules ?? [], known) : { value: rule.value };
-      const fault = rule.field === '' ? `choose a field for “${rule.value}”` : 'fault' in read && read.fault;
-      if (fault) faults.push({ path: `/rules/${i}`, message: fault });
-      rules.push({ ...rule, ...('value' in read && read) });
-    }
+  for (const rule of draft.rules.flatMap(rulesOf)) {
+    // What is wrong with the shape of a rule is said by the validation.
+    const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
+    const read = isKnown ? await readRule(rule, stored?.rules ?? [], known) : { value: rule.value };
+    const fault = rule.field === '' ? `choose a field for “${rule.value}”` : 'fault' in read && read.fault;
+    if (fault) faults.push({ path: `/rules/${rules.length}`, message: fault });
+    rules.push({ ...rule, ...('value' in read && read) });
+  }
   const given = {
     // Rules can be tried before the list has a name.
     name: unchanged(draft.name, [stored?.name ?? '']) || (isPreview(request) ? '–' : ''),
@@ -246,9 +245,12 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   const choice = (i: number, part: string, name: string, choices: Choices, chosen: string, more: Html = '') =>
     select(html`name="${part}" !${spoken(i, name)} !${more}`, choices, chosen);
   const offered = ruleFields.filter((name) => name === 'assigned_to' || typeOf(name) !== 'uuid');
-  const names = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
+  const choosable = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
   const fieldsWith = (field: string) =>
-    [...new Set([...names, field])].map((name): Choice => [name, name ? fieldWord('contacts', name, declared) : '–']);
+    [...new Set([...choosable, field])].map((name): Choice => [
+      name,
+      name ? fieldWord('contacts', name, declared) : '–',
+    ]);
   const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
   const show = (i: number): Html =>
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
@@ -258,8 +260,16 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
         !${[...new Set([...chosen, ...words])].map((one) => option(one, one, chosen.includes(one) ? one : ''))}
       </select>
       <small>Ctrl or ⌘ and a click choose several.</small>`;
+  // Faults are named by the rules of the body.
+  let sent = 0;
+  const names = rules.map(
+    (rule) =>
+      rulesOf(rule)
+        .map(() => `rules-${sent++}`)
+        .find((name) => faults[name]) ?? '',
+  );
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
-    const fault = when(faults[`rules-${i}`], html`aria-invalid="true" aria-describedby="rules-${i}-fault"`);
+    const fault = when(names[i], html`aria-invalid="true" aria-describedby="${names[i]}-fault"`);
     const kind = kindOf(field, known);
     const words = operator in comparisons[kind] ? choicesOf(field, known)?.map(([, word]) => word) : undefined;
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
@@ -282,7 +292,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
     ['Joined by', join],
     ['Field', field, 'long'],
     ['Comparison', comparison, 'long'],
-    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(`rules-${i}`, faults)}`, 'long'],
+    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(names[i] ?? '', faults)}`, 'long'],
   ];
   const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows, blank, most: ruleLimits.rules });
@@ -315,8 +325,9 @@ function fitting(rule: RuleGiven, known: Known): RuleGiven {
   return { ...rule, operator, value: fits ? rule.value : '' };
 }
 
-/** Returns a rule that a moment is on a day as two rules: from the beginning of the day to its end. */
-function spanOf(rule: RuleGiven): RuleGiven[] {
+/** Returns the rules for a row of the form: none for an empty one, two for a day, from its beginning to its end. */
+function rulesOf(rule: RuleGiven): RuleGiven[] {
+  if (rule.field + rule.value === '') return [];
   const isDay = rule.operator === 'equals' && typeOf(rule.field) === 'instant' && readDay(rule.value) !== undefined;
   const until: RuleGiven = { ...rule, operator: 'less_or_equal', logic_operator: 'AND' };
   return isDay ? [{ ...rule, operator: 'greater_or_equal' }, until] : [rule];
