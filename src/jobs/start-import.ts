@@ -423,7 +423,7 @@ async function startForReal(sql: Transaction, customerId: string, { id, is_kept 
 
 export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
   if (status === 'UPLOADING') throw conflict('The import has no file yet: send it first');
-  if (status !== 'UPLOADED') throw conflict(`The import is ${status}: this is possible only until it starts`);
+  if (status !== 'UPLOADED') throw conflict('The import has been started or cancelled: this is possible only before');
 }
 
 /**

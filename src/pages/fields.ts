@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { actorOf } from '../plugins/auth.ts';
+import { statuses } from '../plugins/error-handler.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
 import { words } from '../text/fold.ts';
@@ -122,10 +123,13 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
   };
 }
 
-async function showForm(request: FastifyRequest, object: DeclaredObject, { faults }: Refused): Promise<FormPage> {
+async function showForm(request: FastifyRequest, object: DeclaredObject, refused: Refused): Promise<FormPage> {
+  const { faults, status } = refused;
   const stored = await findStored(request, object);
   const draft = stored && request.method !== 'POST' ? stored : draftOf(request, stored);
-  const { input, choice, area } = controlsFor({ ...draft, choices: draft.choices.join('\n') }, faults, {}, ['label']);
+  const textsOf = (one: DeclaredField) => ({ ...one, choices: one.choices.join('\n') });
+  const theirs = stored && status === statuses.precondition_failed ? textsOf(stored) : {};
+  const { input, choice, area } = controlsFor(textsOf(draft), faults, theirs, ['label']);
   const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
   const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off"' });
   return {

@@ -156,6 +156,7 @@ const changed: [noun: string, make: () => Promise<string>, theirs: Fields, mine:
     },
     { label: 'Theirs', type: 'text' },
     { label: 'Mine', type: 'text' },
+    'Stored now: Theirs',
   ],
   [
     'an endpoint',

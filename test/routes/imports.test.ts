@@ -280,6 +280,9 @@ test('a waiting import is changed and started only after its upload', async () =
   );
   const started = await customer.post(`/imports/${id}/start`);
   expect(started).toMatchObject({ status: 200, body: { id, status: 'PENDING' } });
-  const tooLate = { status: 409, body: { message: 'The import is PENDING: this is possible only until it starts' } };
+  const tooLate = {
+    status: 409,
+    body: { message: 'The import has been started or cancelled: this is possible only before' },
+  };
   expect(await calls()).toMatchObject([tooLate, tooLate, tooLate]);
 });
