@@ -6,7 +6,20 @@ import { approvalHours, type Approval, type ListedApproval, type AuditEvent } fr
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
 import { lookUp, search, idOf, sentText, queryText, ask, passing, invalid } from './base/requests.ts';
-import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
+import {
+  when,
+  badge,
+  quiet,
+  html,
+  factCard,
+  line,
+  link,
+  moment,
+  count,
+  counted,
+  someNames,
+  linkButton,
+} from './base/html.ts';
 import type { Fact, Html, Tone, Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
 import { section as keySection } from './keys.ts';
@@ -207,7 +220,7 @@ function audit(app: FastifyInstance): void {
     const events = newest.filter((one) => isAsked('what', what(one)) && isAsked('by', by(one)));
     return listPage({
       title: 'Audit log',
-      lead: `Who did what with keys, users and webhooks, from which address: the newest ${count(maxEvents)} events.`,
+      lead: `Who did what with keys, users, webhooks and fields, from which address: the newest ${count(maxEvents)} events.`,
       above: filters('/app/audit', html`!${choice('what', 'What', what)} !${choice('by', 'By', by)}`),
       columns: [
         ['When', (one) => moment(one.created_at)],
@@ -217,7 +230,10 @@ function audit(app: FastifyInstance): void {
         ['From', (one) => html`${one.address ?? '–'}`],
         ['Details', (one) => detailsOf(one.details), 'long'],
       ],
-      none: ['Nothing to show', 'Logins and changes of keys and users are listed here.', 'clock'],
+      none:
+        events.length < newest.length
+          ? ['Nothing found', 'No event matches these filters.', 'search', linkButton('Show all', '/app/audit')]
+          : ['Nothing to show', 'Logins and changes of keys and users are listed here.', 'clock'],
       ...pageOf(request, events, 100),
     });
   });

@@ -85,7 +85,7 @@ test('the page of the audit log can be limited to what one person or key did, an
       .toSorted();
   expect(await eventsOf('by=key+test')).toEqual(['Webhook created']);
   expect(await eventsOf('what=Webhook+deleted')).toEqual(['Webhook deleted']);
-  expect(textOf(await visitor.get('/app/audit?what=Webhook+deleted&by=key+test'))).toContain('Nothing to show');
+  expect(textOf(await visitor.get('/app/audit?what=Webhook+deleted&by=key+test'))).toContain('No event matches');
   expect((await visitor.get('/app/audit')).body).toContain('<option value="key test"');
 });
 

@@ -224,6 +224,12 @@ test('the values of rules are written as people write them: users, days, countri
   expect(body.match(/name="value"[^>]*aria-invalid[^>]*value="(\w)/)?.[1]).toBe('y');
 });
 
+test('the table of lists shows the first rules of a list, and how many more it has', async () => {
+  const rules = ['a', 'b', 'c', 'd'].map((value) => ({ field: 'job_title', operator: 'contains', value }));
+  await customer.post('/list-contact', { name: 'L', rules });
+  expect(textOf(await admin.get('/app/lists'))).toMatch(/contains c and 1 more /);
+});
+
 test('a rule takes several of the values that a field can have', async () => {
   const rules = { name: 'L', join: 'AND', field: 'location_country', operator: 'in', value: '' };
   const { body } = await admin.submit('/app/lists/new', { ...rules, 'value-0': ['Spain', 'Austria'], do: 'row add' });

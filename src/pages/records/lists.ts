@@ -12,7 +12,7 @@ import { rowAct, rowEditor, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
 import { type Fields } from '../base/requests.ts';
-import { when, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
+import { when, quiet, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
@@ -32,10 +32,16 @@ const section = '/app/lists';
 export async function lists(app: FastifyInstance): Promise<void> {
   addPage(app, '/lists', forMembers, async (request) => {
     const [page, known] = await Promise.all([ask(request, listLists, placeIn(request)), knownFor(request)]);
+    const more = (number: number): Html => when(number > 0, quiet(`and ${number} more`));
     const columns: readonly Column<List>[] = [
       ['List', ({ id, name, description }) => twoLines(link(name, `${section}/${id}`), html`${description}`)],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
-      ['Rules', ({ rules }) => (rules.length === 0 ? byHand : rulesText(rules.slice(0, 3), known)), 'long'],
+      [
+        'Rules',
+        ({ rules }) =>
+          rules.length === 0 ? byHand : html`!${rulesText(rules.slice(0, 3), known)} !${more(rules.length - 3)}`,
+        'long',
+      ],
       ['Last changed', (list) => twoLines(moment(list.updated_at), html`${list.owner_name}`)],
     ];
     return listPage({

@@ -155,7 +155,7 @@ const stageInput =
 
 const stageColumns: readonly Column<StageRow>[] = [
   ['Name', stageInput('name', 'Name', 'maxlength="255"'), 'long'],
-  ['Likely, %', stageInput('percent', 'Likelihood')],
+  ['Likely, %', stageInput('percent', 'Likelihood', 'inputmode="numeric" pattern="\\d{1,2}|100" title="0 to 100"')],
   [
     'Counts as',
     ({ id, status }, i) =>
