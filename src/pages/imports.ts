@@ -238,7 +238,8 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const isRunning = !isFinal && !waits;
   const failures = waits ? { body: await settings(request, found) } : await failuresOf(request, found, state);
   const [list] = await ask(request, findListNames, state.list_ids);
-  const repeated = repeatedText(found, found.repeated ?? 0, await search(request, findRepeated, found.id));
+  const repeatedLines = found.repeated ? await search(request, findRepeated, found.id) : [];
+  const repeated = repeatedText(found, found.repeated ?? 0, repeatedLines);
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),

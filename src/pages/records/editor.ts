@@ -230,8 +230,16 @@ export interface Input extends FormField {
 
 export const ownGroup = 'Your own fields';
 
-/** Returns the fields of a record's form: those of all records, the declared ones, and others that the record has. */
-export async function inputsOf(request: FastifyRequest, kind: Fielded, stored: object | undefined): Promise<Input[]> {
+/**
+ * Returns the fields of a record's form: those of all records, the declared ones, and others that the record has.
+ * @param known the declared fields, if the caller has read them
+ */
+export async function inputsOf(
+  request: FastifyRequest,
+  kind: Fielded,
+  stored: object | undefined,
+  known?: readonly DeclaredField[],
+): Promise<Input[]> {
   const { fields, object } = kind;
   const schema = (stored ? kind.schemas.patch : kind.schemas.create) as TObject;
   const builtIn = fields.map(async (one): Promise<Input> => ({
@@ -239,7 +247,8 @@ export async function inputsOf(request: FastifyRequest, kind: Fielded, stored: o
     saved: stored ? await formText(one, stored) : '',
     read: (given, sent) => (one.control === 'phones' ? phonesOf(given, sent, stored) : valueOf(one, given, schema)),
   }));
-  const own = object ? ownInputs(await declaredFor(request, { object }), (stored as ShownRecord)?.custom_fields) : [];
+  const declared = known ?? (object ? await declaredFor(request, { object }) : []);
+  const own = object ? ownInputs(declared, (stored as ShownRecord)?.custom_fields) : [];
   return [...(await Promise.all(builtIn)), ...own];
 }
 

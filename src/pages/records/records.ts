@@ -37,11 +37,8 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
     const list = listBefore(request, kind);
     if (list !== queryText(request, 'in')) return pathWith(urlOf(request), { in: list });
     const found = await requireRecord(request, noun, kind.find);
-    const [users, declared, inputs] = await Promise.all([
-      usersOf(request),
-      declaredFor(request, kind),
-      inputsOf(request, kind, found),
-    ]);
+    const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
+    const inputs = await inputsOf(request, kind, found, declared);
     const values = valuesOf(inputs, found, users);
     const here = `${path}/${found.id}`;
     const edit: EditLink = (group, label, spoken) =>
