@@ -257,6 +257,8 @@ test('a rule whose field is chosen offers the comparisons and values that fit th
   expect(await offered('location_country')).toContain(' Germany ');
   const { body } = await admin.submit('/app/lists/new', { field: 'created_at', do: 'row field 0' });
   expect(body).toMatch(/<input type="date" name="value"/);
+  const forged = await admin.submit('/app/lists/new', { field: 'score', operator: 'constructor', do: 'row add' });
+  expect(forged.body).not.toContain('native code');
 });
 
 test('opportunities stand in a column for each stage, with its total and its day, and are moved by a form', async () => {

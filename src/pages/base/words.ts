@@ -141,8 +141,10 @@ export const comparisons = {
 
 const operatorWords: Words<RuleOperator> = { ...comparisons.text, ...comparisons.number };
 
-export const comparisonWord = (kind: keyof typeof comparisons, operator: RuleOperator): string =>
-  (comparisons[kind] as Partial<Words<RuleOperator>>)[operator] ?? operatorWords[operator] ?? operator;
+export function comparisonWord(kind: keyof typeof comparisons, operator: RuleOperator): string {
+  const words: Words<RuleOperator> = { ...operatorWords, ...comparisons[kind] };
+  return Object.hasOwn(words, operator) ? words[operator] : operator;
+}
 
 export const activityWords: Readonly<Record<Activity['type'], { word: string; done: string }>> = {
   note: { word: 'Note', done: 'wrote a note' },

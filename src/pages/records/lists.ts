@@ -277,7 +277,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
     const fault = when(names[i], html`aria-invalid="true" aria-describedby="${names[i]}-fault"`);
     const kind = kindOf(field, known);
-    const words = operator in comparisons[kind] ? choicesOf(field, known)?.map(([, word]) => word) : undefined;
+    const words = isOffered(kind, operator) ? choicesOf(field, known)?.map(([, word]) => word) : undefined;
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
     if (words && isPlural(operator)) return several(words, partsOf(given).filter(Boolean), i, fault);
     if (words) return choice(i, 'value', 'value', some, given, fault);
@@ -321,10 +321,13 @@ function kindOf(field: string, known: Known): keyof typeof comparisons {
   return choicesOf(field, known) ? 'choice' : 'text';
 }
 
+const isOffered = (kind: keyof typeof comparisons, operator: string): boolean =>
+  Object.hasOwn(comparisons[kind], operator);
+
 /** Returns a rule whose field was just chosen, without a comparison or a value that the field cannot have. */
 function fitting(rule: RuleGiven, known: Known): RuleGiven {
   const [kind, choices] = [kindOf(rule.field, known), choicesOf(rule.field, known)];
-  const operator = rule.operator in comparisons[kind] ? rule.operator : 'equals';
+  const operator = isOffered(kind, rule.operator) ? rule.operator : 'equals';
   const fits = choices
     ? isPlural(operator) || choices.some(([, word]) => word === rule.value)
     : kind !== 'day' || isInstant(rule.value) || readDay(rule.value) !== undefined;
