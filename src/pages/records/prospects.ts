@@ -185,6 +185,7 @@ async function filtersOf(view: ProspectView): Promise<ProspectFilters> {
 
 /** Adds the English name of each country, which the catalog uses: `Deutschland` → `Deutschland`, `Germany`. */
 async function withEnglishNames(countries: readonly string[]): Promise<string[]> {
+  if (countries.length > 100) return [...countries]; // refused by the schema
   const codeOf = await countryCodes();
   const named = countries.flatMap((given) => [given, countryName(codeOf(given)) || []].flat());
   return [...new Map(named.map((name) => [fold(name), name])).values()];
