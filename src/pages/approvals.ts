@@ -6,21 +6,8 @@ import { approvalHours, type Approval, type ListedApproval, type AuditEvent } fr
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
 import { lookUp, search, idOf, sentText, queryText, ask, passing, invalid } from './base/requests.ts';
-import {
-  when,
-  badge,
-  quiet,
-  html,
-  factCard,
-  line,
-  link,
-  moment,
-  count,
-  counted,
-  someNames,
-  linkButton,
-} from './base/html.ts';
-import type { Fact, Html, Tone, Column } from './base/html.ts';
+import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
+import { linkButton, type Fact, type Html, type Tone, type Column } from './base/html.ts';
 import { plain, searchText } from './base/words.ts';
 import { section as keySection } from './keys.ts';
 import { listEvents } from '../queries/accounts/customers.ts';

@@ -156,14 +156,17 @@ export const refuseOtherMethods = plugin({ name: 'refuse-other-methods' }, async
       if (!url.includes('*')) known.on('GET', url, () => undefined, allowed);
     }
   });
-  // Before the credential is checked and the body is read. `GET /contacts/list` is not read as the contact with the id "list".
+  // Before the credential is checked and the body is read. `GET /contacts/list` is not read as the contact with the id
+  // "list".
   app.addHook('onRequest', ({ method, url }, reply, done) => {
     const allowed = known.find('GET', url)?.store as string[] | undefined;
     done(allowed && !allowed.includes(method) ? wrongMethod(reply, allowed.join(', ')) : undefined);
   });
 });
 
-/** Fastify plugin that responds with 404 to unknown paths, before the body is read. Must be registered after all others. */
+/**
+ * Fastify plugin that responds with 404 to unknown paths, before the body is read. Must be registered after all others.
+ */
 export const refuseUnknownPaths = plugin({ name: 'refuse-unknown-paths' }, async (app) => {
   app.addHook('onRequest', ({ is404 }, _reply, done) => done(is404 ? noRoute() : undefined));
 });

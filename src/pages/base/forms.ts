@@ -220,7 +220,7 @@ interface RowEditor<Row> {
   rows: readonly Row[];
   blank: Row;
   most: number;
-  /** If given, users can move rows up and down. Tells which rows a new one is put before, if they are at the end. */
+  /** Returns true for a row that stays behind new ones if it is at the end. Without it, users cannot move rows. */
   isLast?: (row: Row) => boolean;
   /** Returns what stands for a row that was taken out. Default: nothing. */
   takenOut?: (row: Row) => Row | undefined;

@@ -66,8 +66,8 @@ export interface Page {
   title: string;
   body: Html;
   /**
-   * Messages by the value of the query parameter `done`, which names the last action, in addition to the usual ones. One
-   * stands above the body. Or the message itself.
+   * Messages by the value of the query parameter `done`, which names the last action, in addition to the usual ones. The
+   * fitting one stands above the body. A text is the message itself.
    */
   done?: Readonly<Record<string, string>> | Html;
   lead?: Html;

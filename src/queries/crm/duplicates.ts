@@ -54,7 +54,10 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
   return row?.counted_at;
 }
 
-/** Makes the counts of a customer's duplicates due, because records were merged, taken apart or imported. Until they are counted anew, pages show the old counts. */
+/**
+ * Makes the counts of a customer's duplicates due, because records were merged, taken apart or imported. Pages show the
+ * old counts until there are new ones.
+ */
 export async function countAgain(sql: Transaction, customerId: string): Promise<void> {
   // What was never counted is due, and has nothing to show. The time changes in any case, so a count that is running sees
   // that it must be followed by another one.
