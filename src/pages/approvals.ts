@@ -2,16 +2,19 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { findApiKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
-import { approvalHours, type Approval, type ListedApproval, type AuditEvent } from '../schemas/accounts.ts';
+import { approvalHours, type Approval, type ListedApproval, type AuditEvent, type Role } from '../schemas/accounts.ts';
+import type { DeclaredType } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
 import { lookUp, search, idOf, sentText, queryText, ask, passing, invalid } from './base/requests.ts';
 import { when, badge, quiet, html, factCard, line, link, moment, count, counted, someNames } from './base/html.ts';
 import { linkButton, type Fact, type Html, type Tone, type Column } from './base/html.ts';
-import { plain, searchText } from './base/words.ts';
-import { section as keySection } from './keys.ts';
+import { plain, roleWords, searchText, typeWords } from './base/words.ts';
+import { capsText, section as keySection } from './keys.ts';
+import { pathOf, reasons } from './webhooks.ts';
 import { listEvents } from '../queries/accounts/customers.ts';
 import { listUsers } from '../queries/accounts/users.ts';
+import { listEndpoints } from '../queries/accounts/webhook-endpoints.ts';
 import { findRecords } from '../queries/history/history.ts';
 import { findChosenIfUp } from '../jobs/unlocks.ts';
 import { canonicalId } from '../text/ids.ts';
@@ -67,11 +70,10 @@ export async function approvals(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/approvals/:id', forAdmins, {
     show: showOne,
     act: async (request) => {
-      const answer = sentText(request, 'approve');
-      if (answer !== 'true' && answer !== 'false') throw invalid('say whether the call may run');
-      const isApproved = answer === 'true';
-      await decideCall(request, idOf(request, 'approval'), isApproved);
-      return `${section}?done=${isApproved ? 'approved' : 'refused'}`;
+      const done = { true: 'approved', false: 'refused' }[sentText(request, 'approve')];
+      if (!done) throw invalid('say whether the call may run');
+      await decideCall(request, idOf(request, 'approval'), done === 'approved');
+      return `${section}?done=${done}`;
     },
   });
 
@@ -162,7 +164,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
   };
   const people = of === 'service-handler' && ids ? await findChosenIfUp(request.catalog, ids.slice(0, namesShown)) : [];
   const prospects = people.map((one) => nameOfRecord('contact', one));
-  const facts: Fact[] = [
+  const all: Fact[] = [
     ['Stays', merge_ids && html`${nameOfId(sent.id)}`],
     ['Become part of it', namesOfAll(merge_ids, nameOfId)],
     ['Contacts', namesOfAll(contact_ids, nameOfId)],
@@ -173,7 +175,7 @@ async function contentOf(request: FastifyRequest, { id, url }: Approval): Promis
     ['Replaces', sent.overwrite && html`values that are there, too`],
     ['For good', sent.purge && html`their values leave the history: nobody can take this back`],
   ];
-  const known = facts.filter(([, value]) => value);
+  const known = all.filter(([, value]) => value);
   return known.length > 0 ? known : [['Call', html`<code>POST ${url}</code>`]];
 }
 
@@ -189,49 +191,66 @@ const maxEvents = 1_000;
 
 function audit(app: FastifyInstance): void {
   addPage(app, '/audit', forAdmins, async (request) => {
-    const [newest, users, keys] = await Promise.all([
-      search(request, listEvents, maxEvents),
-      lookUp(request, listUsers),
-      lookUp(request, listApiKeys),
+    const [users, keys] = await Promise.all([lookUp(request, listUsers), lookUp(request, listApiKeys)]);
+    const [all, hooks] = await Promise.all([search(request, listEvents, maxEvents), lookUp(request, listEndpoints)]);
+    const links = new Map([
+      ...users.map(({ id, email }) => [id, link(email, '/app/users')] as const),
+      ...keys.map(({ id, name }) => [id, link(`API key ${name}`, keySection)] as const),
+      ...hooks.map((one) => [one.id, link(new URL(one.url).host, pathOf(one))] as const),
     ]);
-    const names = new Map(keys.map(({ id, name }) => [`key ${id}`, `key ${name}`]));
-    const what = ({ event }: AuditEvent): string => plain(event).replace('Api key', 'API key');
-    const by = ({ actor }: AuditEvent): string =>
-      actor === 'anonymous' ? 'nobody logged in' : (names.get(actor) ?? actor);
+    const names = new Map([...actors, ...keys.map(({ id, name }) => [`key ${id}`, `API key ${name}`] as const)]);
+    const by = ({ actor }: AuditEvent): string => names.get(actor) ?? actor;
+    const about = ({ user_id, api_key_id, details: { webhook, host, key, name } }: AuditEvent): Html =>
+      links.get(user_id ?? api_key_id ?? webhook ?? '') ??
+      (key ? link(key, '/app/fields') : html`${host ?? name ?? 'your company'}`);
     const choice = (name: string, label: string, textOf: (one: AuditEvent) => string): Html => {
-      const texts = ['', ...new Set(newest.map(textOf))].toSorted();
-      const pairs = texts.map((one) => [one, one || 'any'] as const);
+      const pairs = ['', ...new Set(all.map(textOf))].toSorted().map((one) => [one, one || 'any'] as const);
       return filterChoice(name, label, pairs, queryText(request, name));
     };
     const isAsked = (name: string, text: string): boolean => ['', text].includes(queryText(request, name));
-    const events = newest.filter((one) => isAsked('what', what(one)) && isAsked('by', by(one)));
+    const events = all.filter((one) => isAsked('what', eventWord(one)) && isAsked('by', by(one)));
     return listPage({
       title: 'Audit log',
-      lead: `Who did what with keys, users, webhooks and fields, from which address: the newest ${count(maxEvents)} events.`,
-      above: filters('/app/audit', html`!${choice('what', 'What', what)} !${choice('by', 'By', by)}`),
+      lead: `Logins, and changes of API keys, users, webhooks and fields. They are kept for good; the newest ${count(maxEvents)} are here.`,
+      above: filters('/app/audit', html`!${choice('what', 'What', eventWord)} !${choice('by', 'By', by)}`),
       columns: [
         ['When', (one) => moment(one.created_at)],
-        ['What', (one) => line(what(one))],
-        ['Whom', (one) => html`${users.find(({ id }) => id === one.user_id)?.email ?? '–'}`],
+        ['What', (one) => line(eventWord(one))],
+        ['Whom', about],
         ['By', (one) => html`${by(one)}`],
-        ['From', (one) => html`${one.address ?? '–'}`],
-        ['Details', (one) => detailsOf(one.details), 'long'],
+        ['Address', (one) => html`${one.address ?? '–'}`],
+        ['Details', detailsOf, 'long'],
       ],
-      none:
-        events.length < newest.length
-          ? ['Nothing found', 'No event matches these filters.', 'search', linkButton('Show all', '/app/audit')]
-          : ['Nothing to show', 'Logins and changes of keys and users are listed here.', 'clock'],
+      none: ['Nothing found', 'No event matches these filters.', 'search', linkButton('Show all', '/app/audit')],
       ...pageOf(request, events, 100),
     });
   });
 }
 
+const actors = Object.entries({
+  anonymous: 'somebody unknown',
+  'command line': 'the operator',
+  service: 'the service',
+});
+
+const eventWord = ({ event }: AuditEvent): string =>
+  plain(event.replace('spend_caps', 'limits').replace('declared', 'set').replace('field.', 'type_of_a_field_'))
+    .replace('Api', 'API')
+    .replace('link issued', 'password link made');
+
 /** Returns the details of an event in words, without ids. */
-function detailsOf({ approval, webhook: _id, url, ...details }: AuditEvent['details']): Html {
-  const call = approval && html`<a href="${section}/${approval}">${nameOf({ url: url ?? '' })}</a>`;
-  const texts = Object.entries(details).map(([name, value]) => {
-    const shown = html`${name === 'reason' ? plain(value).toLowerCase() : value}`;
-    return html`${name.replaceAll('_', ' ')}: !${name.endsWith('_at') ? moment(value) : shown}`;
-  });
-  return [...(call ? [call] : []), ...texts].join('; ');
+function detailsOf({ details: told }: AuditEvent): Html {
+  const { approval, url = '', role, object, type, start, spend_caps: caps, reason, attempts } = told;
+  const over = [...(told['approve_over'] ?? '').matchAll(/(\w+) (\d+)/g)].map(([, noun, most]) => `${most} ${noun}`);
+  const parts = [
+    approval && link(nameOf({ url }), `${section}/${approval}`),
+    role && roleWords[role as Role].word,
+    object && html`of ${object}${when(type, `: ${typeWords[type as DeclaredType]}`)}`,
+    start && html`begins with <code>${start}</code>`,
+    caps && html`${capsText(caps)}`,
+    when(over.length > 0, `approval above ${over.join(' or ')}`),
+    reason && html`${((reasons as Readonly<Record<string, string>>)[reason] ?? plain(reason)).split(',')[0]}`,
+    attempts && html`${counted(Number(attempts), 'attempt')} since !${moment(told['first_at']!)}`,
+  ];
+  return parts.filter(Boolean).join(' · ');
 }

@@ -87,8 +87,7 @@ const own = 'own';
 function permissionsText(permissions: readonly Scope[]): string {
   const byResource = Map.groupBy(permissions, resourceOf);
   const verbsOf = (some: readonly Scope[]): string => some.map(actionOf).join(', ');
-  const byVerbs = Map.groupBy(byResource, ([, some]) => verbsOf(some));
-  return [...byVerbs]
+  return [...Map.groupBy(byResource, ([, some]) => verbsOf(some))]
     .map(([verbs, some]) => `${verbs}: ${some.map(([resource]) => resources[resource]).join(', ')}`)
     .join('; ');
 }
@@ -128,6 +127,12 @@ const periodLabels: Record<(typeof capPeriods)[number], string> = {
   month: 'per month (UTC)',
   total: 'in total',
 };
+
+/** Returns in words the caps that the audit log tells, such as `subscription 100/day, verification none`. */
+export const capsText = (told: string): string =>
+  told.replaceAll(/(\w+) (?:(\d+)\/(\w+)|none)/g, (_, pool: Pool, amount, per: keyof typeof periodLabels) => {
+    return `${poolWords[pool].word}: ${per ? `at most ${amount} credits ${periodLabels[per]}` : 'no cap'}`;
+  });
 
 type KeyLimits = Pick<ApiKey, 'spend_caps' | 'approve_over'>;
 
@@ -285,8 +290,7 @@ const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
 const showIssued = (request: FastifyRequest, issued: Issued | undefined): Page =>
   secretPage(request, issued, ['key', 'rotate it to get a new one, or revoke it.'], ({ name, key, ...one }) => ({
     title: 'Your new key',
-    lead: html`This is the key “${name}”. Store it now, in the place where your program reads its secrets: it is not
-    shown again.`,
+    lead: html`This is the key “${name}”. Store it now, where your program reads its secrets: it is not shown again.`,
     label: 'API key',
     value: key,
     advice: html`<p>Send it with each request, after the word <code>X-API-Key</code> and a space:</p>
@@ -321,13 +325,13 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const add = linkButton('New key', `${section}/new`);
   const [isEnded, mayChange] = [queryText(request, 'ended') !== '', isAdmin(request)];
   const ended = all.filter((key) => !isActive(key));
-  const none =
-    'A program needs a key to work with your data. Issue one for each program, so that you can revoke it alone.';
+  const none = 'A program needs a key to work with your data. Issue one for each, so that you can revoke it alone.';
   const actions: readonly Column<ApiKey>[] = mayChange && !isEnded ? [['Actions', actsOf]] : [];
   const shown = { '': 'Keys that work', 1: `Keys that no longer work: ${count(ended.length)}` };
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
   return listPage({
     title: 'API keys',
+    lead: 'A program works with your data by a key, which may do what is ticked in it.',
     done: {
       revoked: 'The key is revoked. It has stopped working.',
       capped: 'The limits are changed. They count from the next call on.',

@@ -29,7 +29,7 @@ function stateOf({ active, disabled_reason, failing_since }: Health): Html {
   return failing_since === null ? badge('active', 'good') : badge('failing', 'warning');
 }
 
-const reasons = {
+export const reasons = {
   gone: 'It answered 410 (gone), so it was disabled. Enable it when it works again.',
   failing: 'It only failed for 5 days, so it was disabled. Enable it when it works again.',
   revoked: 'The key that made it was revoked, so it was disabled.',
@@ -81,10 +81,11 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
     const rows = await showEndpoints(managementOf(request));
     return listPage({
       title: 'Webhooks',
+      lead: 'An endpoint is a URL of yours that gets a message when something changes.',
       done: notices,
       columns,
       rows,
-      none: ['No endpoints yet', 'An endpoint is a URL of yours that gets a message when something changes.', 'hook'],
+      none: ['No endpoints yet', 'Add the URL of a program that shall hear of changes at once.', 'hook'],
       add: when(rows.length < maxEndpoints, linkButton('New endpoint', `${section}/new`)),
     });
   });
@@ -236,8 +237,7 @@ function showForm(request: FastifyRequest, { faults }: Refused, stored?: Endpoin
 const showSecret = (request: FastifyRequest, issued: Issued | undefined): Page =>
   secretPage(request, issued, ['secret', 'rotate it to get a new one.'], ({ id, url, secret }) => ({
     title: 'Your new secret',
-    lead: html`This is the secret of ${url}. Store it now, in the place where your receiver reads its secrets: it is not
-    shown again.`,
+    lead: html`This is the secret of ${url}. Store it where your receiver reads its secrets: it is not shown again.`,
     label: 'Secret',
     value: secret,
     advice: html`<p>Your receiver verifies each message with it, by a library of Standard Webhooks.</p>`,
@@ -255,14 +255,10 @@ async function showEndpoint(request: FastifyRequest, told: Html = '') {
     form(`${path}/${verb}`, html`<button class="secondary outline">${label}</button>`);
   const button = (verb: string, label: string, style = 'secondary') =>
     linkButton(label, `${path}/${verb}`, `${style} outline`, verb === 'edit' ? '' : 'data-dialog');
-  const trouble = troubleOf(endpoint);
   const { types, description } = endpoint;
   const about = facts([
-    ['State', stateOf(endpoint)],
-    ['Waiting', waitingOf(endpoint)],
+    ...columns.slice(1).map(([head, cell]) => [head, cell(endpoint, 0)] as const),
     ['Given up', count(endpoint.given_up)],
-    ['Last success', moment(endpoint.last_success_at, 'Never')],
-    ['Last failure', moment(endpoint.last_failure_at, 'Never')],
     ['Created', moment(endpoint.created_at)],
     ['Events', folded(`${types.length} of ${eventTypes.length}`, types.map((type) => typeLabels[type]).join(', '))],
     ['Changes by imports and jobs', endpoint.bulk ? 'Sent' : 'Not sent'],
@@ -270,7 +266,7 @@ async function showEndpoint(request: FastifyRequest, told: Html = '') {
   const others = html`!${button('replay', 'Send again')} !${button('rotate', 'Rotate the secret')}
   !${when(endpoint.active, post('disable', 'Disable'))} !${button('delete', 'Delete', 'danger')}`;
   const none = empty('No deliveries', 'What was sent in the last 30 days is listed here.');
-  const body = html`!${told} !${when(trouble, html`<p class="notice warning">!${trouble}</p>`)}
+  const body = html`!${told}
     <div class="card">
       !${when(description, html`<p>${description}</p>`)} !${about}
       <div class="buttons">

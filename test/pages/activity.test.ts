@@ -56,20 +56,29 @@ test('the pages of jobs show the progress of a job, its results and its end', as
 test('the page of the audit log shows admins who did what', async () => {
   await visitor.submit(`/app/keys/${customer.keyId}/revoke`);
   const text = textOf(await visitor.get('/app/audit'));
-  expect(text).toMatch(new RegExp(`API key revoked – ${visitor.user.email} 127.0.0.1 name: test`));
+  expect(text).toMatch(new RegExp(`API key revoked API key test ${visitor.user.email} 127.0.0.1 begins with`));
+  expect(text).toContain('They are kept for good; the newest 1,000 are here.');
   expect(text).toContain(`User logged in ${visitor.user.email} ${visitor.user.email} 127.0.0.1`);
 });
 
-test('the page of the audit log shows calls and keys by their names, and no ids', async () => {
+test('the page of the audit log shows calls, keys, fields and limits in words, and no ids', async () => {
   const url = '/api/ext/contacts/merge';
+  const limits = {
+    name: 'Old',
+    spend_caps: 'subscription 9/day, verification none',
+    approve_over: 'credits any, records 5',
+  };
   await app.owner`
       insert into audit_events (customer_id, event, actor, details)
       values
-        (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text, 'first_at', '2026-01-02T03:04:05.678Z')),
+        (${customer.id}, 'approval.approved', 'x', jsonb_build_object('approval', uuidv7(), 'url', ${url}::text)),
+        (${customer.id}, 'webhook.disabled', 'service', jsonb_build_object('webhook', uuidv7(), 'host', 'h', 'reason', 'gone')),
+        (${customer.id}, 'field.declared', 'x', '{"object": "contacts", "key": "since", "type": "boolean"}'),
+        (${customer.id}, 'api_key.spend_caps_changed', 'x', ${app.owner.json(limits)}),
         (${customer.id}, 'webhook.created', ${`key ${customer.keyId}`}, jsonb_build_object('webhook', uuidv7(), 'host', 'h'))`;
   const text = textOf(await visitor.get('/app/audit'));
   expect(text).toMatch(
-    /Webhook created – key test – host: h .* Approval approved – x – Merge contacts ; first at: 2 Jan 2026, 03:04 UTC/,
+    /Webhook created h API key test – .* API key limits changed Old x – Prospects: at most 9 credits per day \(UTC\), Verification: no cap · approval above 5 records .* Type of a field set since x – of contacts: Yes or no .* Webhook disabled h the service – It answered 410 \(gone\) .* Approval approved your company x – Merge contacts/,
   );
   expect(text).not.toMatch(/[0-9a-f]{8}-/);
 });
@@ -83,10 +92,10 @@ test('the page of the audit log can be limited to what one person or key did, an
       .match(/<span class="line">[^<]+/g)!
       .map((one) => one.slice(19))
       .toSorted();
-  expect(await eventsOf('by=key+test')).toEqual(['Webhook created']);
+  expect(await eventsOf('by=API+key+test')).toEqual(['Webhook created']);
   expect(await eventsOf('what=Webhook+deleted')).toEqual(['Webhook deleted']);
-  expect(textOf(await visitor.get('/app/audit?what=Webhook+deleted&by=key+test'))).toContain('No event matches');
-  expect((await visitor.get('/app/audit')).body).toContain('<option value="key test"');
+  expect(textOf(await visitor.get('/app/audit?what=Webhook+deleted&by=API+key+test'))).toContain('No event matches');
+  expect((await visitor.get('/app/audit')).body).toContain('<option value="API key test"');
 });
 
 test('the page of the audit log has words for every event', async () => {

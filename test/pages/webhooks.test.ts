@@ -52,7 +52,7 @@ test('shows how an endpoint is, and what was delivered', async () => {
         case when n <= 2 then 'status' end, 12, now()
       from generate_series(1, 30) n`;
   const page = textOf(await visitor.get(path));
-  expect(page).toMatch(/It has failed since .* failing/);
+  expect(page).toContain('failing It has failed since');
   expect(page).toContain('delivered Delivered, status 204, 12 ms');
   const failed = textOf(await visitor.get(`${path}?ok=false`));
   expect(failed).toContain('failed Refused, status 500, 12 ms');
