@@ -6,9 +6,9 @@ import { listCustomFields, listDeclared } from '../queries/records/custom-fields
 import { words } from '../text/fold.ts';
 import { Declaration, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
-import { versionField, controlsFor } from './base/forms.ts';
-import { lookUp, search, write, givenIn, textsIn, required, requireCurrent } from './base/requests.ts';
-import { requireValid, invalid, type Refused } from './base/requests.ts';
+import { versionField, controlsFor, hidden } from './base/forms.ts';
+import { lookUp, search, write, givenIn, queryText, textsIn, required, requireCurrent } from './base/requests.ts';
+import { requireValid, invalid, sentText, type Refused } from './base/requests.ts';
 import { when, acts, empty, table, linkButton, buttons, html, link, panel, pathWith, quiet } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { plain, typeWords } from './base/words.ts';
@@ -20,8 +20,7 @@ export async function fields(app: FastifyInstance): Promise<void> {
     const lists = objects.map(async (object) => listOf(object, await search(request, listCustomFields, object)));
     return {
       title: 'Fields',
-      lead: html`Your own fields of contacts and companies. For a field with a type, forms show the right control, and
-      another value is refused.`,
+      lead: 'Your own fields. One with a type has the right control in forms, which refuse any other value.',
       done: {
         saved: 'The field is saved. Values are checked when they are written from now on.',
         removed: 'The type is removed. The values stay.',
@@ -61,8 +60,7 @@ type Listed = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
 function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
   const add = linkButton('New field', `${section}/${object}/new`, 'outline');
   const none = empty('No fields of your own yet', 'They hold what no other field is for.', 'search', add);
-  const shown = table(`Fields of ${object}`, columnsOf(object), all, none);
-  return panel(plain(object), shown, when(all.length > 0, add));
+  return panel(plain(object), table(`Fields of ${object}`, columnsOf(object), all, none), when(all.length > 0, add));
 }
 
 const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
@@ -93,6 +91,8 @@ async function requireDeclared(request: FastifyRequest, object: DeclaredObject):
 const findStored = async (request: FastifyRequest, object: DeclaredObject): Promise<DeclaredField | undefined> =>
   'key' in (request.params as object) ? requireDeclared(request, object) : undefined;
 
+const keyPattern = new RegExp(KeyParams.properties.key.pattern!, 'u');
+
 async function save(request: FastifyRequest, object: DeclaredObject): Promise<string> {
   const { db, caller } = request;
   const stored = await findStored(request, object);
@@ -101,7 +101,8 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   const key = given || /^.{0,64}/su.exec(words(label).join('_'))![0];
   if (stored) requireCurrent(request, stored);
   if (type === 'choice' && choices.length === 0) throw invalid('write at least one choice', '/choices');
-  requireValid(KeyParams, { key });
+  const isKey = keyPattern.test(key) && [...key].length <= 64;
+  if (!isKey) throw invalid('use at most 64 letters, digits and _, such as start_date', '/key');
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(Declaration, body);
   await db.transaction(async (sql) => {
@@ -131,9 +132,11 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   const theirs = stored && status === statuses.precondition_failed ? textsOf(stored) : {};
   const { input, choice, area } = controlsFor(textsOf(draft), faults, theirs, ['label']);
   const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
-  const key = input('key', 'Key', { hint, more: 'maxlength="64" autocomplete="off"' });
+  const found = queryText(request, 'key') || sentText(request, 'found');
+  const key = found ? hidden({ key: found, found }) : input('key', 'Key', { hint });
   return {
-    title: stored ? `Change ${stored.label}` : `New field of ${object}`,
+    title: stored ? `Change ${stored.label}` : found ? `Give ${found} a type` : `New field of ${object}`,
+    lead: when(found, html`Key: <code>${found}</code>`),
     body: html`!${input('label', 'Name', { hint: 'What people read.', more: 'maxlength="120" autocomplete="off"' })}
       !${stored ? versionField(stored) : key} !${choice('type', 'Type', typeWords)}
       <div class="of-choices">!${area('choices', 'Choices', 'One on each line.', '')}</div>
