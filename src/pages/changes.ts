@@ -56,11 +56,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
       title: 'Deleted',
       label: 'Deleted records',
       section,
-      above: html`<p>
-          What was deleted in the last ${days} days. Each record can be restored alone, or all that were deleted
-          together.
-        </p>
-        !${filters(section, filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], by))}`,
+      lead: `What was deleted in the last ${days} days. A record can be restored alone, or with all deleted together.`,
+      above: filters(section, filterChoice('by', 'By', [['', 'anybody'], ...people, ...programs], by)),
       columns,
       rows: deletions,
       none:
@@ -239,8 +236,7 @@ async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
     if (created > memberDeletes && !isAdmin(request))
       throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
     const { undo, records } = fateOf(change.id, change.undos, change.records);
-    const isDone = undo && (undo.finished_at === null || records >= change.records);
-    return isDone ? `/app/changes/${change.id}` : { change };
+    return undo && (undo.finished_at === null || records >= change.records) ? `/app/changes/${change.id}` : { change };
   }
   const filters = { change_id: change.id, record_id: required(canonicalId(record), 'record') };
   const { changes } = await ask(request, listChanges, eventNouns, { filters, limit: 1 });
@@ -306,9 +302,15 @@ export async function undoneTexts(request: FastifyRequest, jobs: readonly Job[])
   const undos = await lookUp(request, findTakenBack, ids);
   const small = undos.flatMap(({ undo_of, total }) => (total <= maxSummed ? [undo_of] : []));
   const sums = await ask(request, sumChanges, eventNouns, small);
+  const single = [...sums.values()].filter(({ records }) => records === 1);
+  const ofOne = ({ counts, record_id: id }: (typeof single)[number]) =>
+    [Object.keys(counts)[0] as EventNoun, id] as const;
+  const names = await namedRecords(request, single.map(ofOne));
   const textOf = ({ undo_of, only, total }: TakenBack): string => {
     const sum = sums.get(undo_of);
-    return `${sum ? countsText(sum) : `wrote ${counted(total, 'record')}`}${when(only && sum?.records !== 1, ', for one record only')}`;
+    if (!sum) return `wrote ${counted(total, 'record')}`;
+    const one = sum.records === 1 && names.get(sum.record_id);
+    return `${countsText(sum)}${one ? `: ${nameOf(one.noun, one.record)}` : ''}${when(only && sum.records !== 1, ', for one record only')}`;
   };
   return new Map(undos.map((undo) => [undo.id, textOf(undo)]));
 }
@@ -372,16 +374,15 @@ export function whoOf(actor: EventActor | null, users: readonly User[]): Html {
   return html`${users.find(({ id }) => id === actor.id)?.name ?? actor.name ?? 'A user'}`;
 }
 
-interface FieldTelling {
+export interface Telling {
+  id: string;
   wordOf: (field: string) => string;
   users: readonly User[];
   stages?: ReadonlyMap<unknown, string>;
   names?: ReadonlyMap<string, NamedRecord>;
 }
 
-export interface Telling extends FieldTelling {
-  id: string;
-}
+type FieldTelling = Omit<Telling, 'id'>;
 
 export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted' } as const;
 
@@ -406,12 +407,11 @@ export function fieldsText({ fields }: Pick<Change, 'fields'>, telling: FieldTel
   return lines.join('');
 }
 
-const priceText = (price: number): string =>
-  price.toLocaleString('en-GB', {
-    minimumFractionDigits: 2,
-    maximumFractionDigits: 4,
-    trailingZeroDisplay: 'stripIfInteger',
-  });
+const digits = { minimumFractionDigits: 2, maximumFractionDigits: 4, trailingZeroDisplay: 'stripIfInteger' } as const;
+
+const priceText = (price: number): string => price.toLocaleString('en-GB', digits);
+
+const detailText = ({ name, quantity, price }: Detail) => `${quantity} × ${name} at ${priceText(price)}`;
 
 const userText: FieldText = (id, { users }) => users.find((user) => user.id === id)?.name ?? 'a user';
 
@@ -422,11 +422,7 @@ const valueTexts: Readonly<Record<string, FieldText>> = {
   assigned_to: userText,
   user_id_assigned: userText,
   contacts_ids: (ids: unknown[]) => counted(ids.length, 'contact'),
-  details: (lines: Detail[]) =>
-    lines
-      .filter((line) => !isAmount(line))
-      .map(({ name, quantity, price }) => `${quantity} × ${name} at ${priceText(price)}`)
-      .join(', '),
+  details: (lines: Detail[]) => lines.flatMap((line) => (isAmount(line) ? [] : [detailText(line)])).join(', '),
   price: priceText,
   phone_numbers: (phones: PhoneNumber[]) => phones.map(phoneNumber).join(', '),
   mobile_phone: (number: string) => phoneNumber({ country_code: '', number }),

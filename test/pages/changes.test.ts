@@ -125,6 +125,7 @@ test('a change that was taken back is offered to be taken back again only after 
   expect(textOf(await admin.get(page))).toMatch(/→ Clerk This change was taken back\. .* Clerk → Baker \S+ .* Undo /);
   const undone = await admin.get(undoPath(taken.body).replace(/\/undo.*/, ''));
   expect(textOf(undone)).toMatch(/^Undo: changed 1 contact .* what it took back Taken back .* See what that did/);
+  expect(textOf(await admin.get('/app/jobs'))).toContain('Undo: changed 1 contact: Ada Lovelace');
   expect(undone.body).not.toContain('/undo');
 });
 

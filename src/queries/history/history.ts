@@ -313,6 +313,8 @@ interface Sums {
   source: EventSource;
   actor: EventActor | null;
   occurred_at: string;
+  /** The record that was written first. */
+  record_id: string;
   counts: Record<string, Record<string, number>>;
   records: number;
   /** By kind of record: number of those that were merged into another. */
@@ -340,6 +342,7 @@ export async function sumChanges(
         min(source) as source,
         (array_agg(actor order by position))[1] as actor,
         min(occurred_at) as occurred_at,
+        (array_agg(record_id order by position))[1] as record_id,
         count(distinct record_id) as records,
         count(*) filter (where data ->> 'merged_into' is not null) as merged
       from journal
