@@ -3,7 +3,7 @@ import { importFile } from '../jobs/importing.ts';
 import { workAtUndos } from '../jobs/working.ts';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody, productBody, stagesOf } from '../setup/factories.ts';
-import { adminOfEachTest, textOf, visitorOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -91,6 +91,9 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   const { headers } = await customer.post('/contacts/merge', { id: ids[0], merge_ids: [ids[1]] });
   const merge = headers['x-change-id'] as string;
   const paths = ids.map((id) => `/app/contacts/${id}`);
+  const { location: survivor } = await admin.get(paths[1]!);
+  expect(survivor).toBe(`${paths[0]}?done=replaces`);
+  expectPage(await admin.get(survivor!), 200, 'It was merged into this one.');
   expect(textOf(await admin.get(paths[0]!))).toMatch(/merged Ada Lovelace into it .* See the change · Undo the merge /);
   await undo(`/app/changes/${merge}/undo`);
   const [kept, merged] = await Promise.all(paths.map((path) => admin.get(path)));

@@ -6,15 +6,14 @@ import { hidden, controlsFor, versionField } from '../base/forms.ts';
 import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSent } from '../base/requests.ts';
 import { queryText, required, ask, passing, once, startOnce, priceFor, isAdmin } from '../base/requests.ts';
 import { requireValid, customName, invalid, requireCurrent, type Fields, type Refused } from '../base/requests.ts';
-import type { Faults } from '../base/requests.ts';
+import { idOf, lookUp, type Faults } from '../base/requests.ts';
 import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
 import { verification, fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
 import { priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
 import { contactKind, companyLink, peoplePath, type FormField, type RecordKind, type ShownRecord } from './kinds.ts';
-import { editLinks, requireRecord, declaredFor, usersOf, inputsOf, recordEdit } from './editor.ts';
-import { fieldForm, ownGroup, type Input } from './editor.ts';
+import { editLinks, declaredFor, usersOf, inputsOf, recordEdit, fieldForm, ownGroup, type Input } from './editor.ts';
 import { listHeading } from './lists.ts';
 import { recordPage, workplaceOf } from './activities.ts';
 import type { User } from '../../schemas/accounts.ts';
@@ -28,6 +27,7 @@ import type { Transaction } from '../../database/db.ts';
 import { createList, findList } from '../../queries/crm/lists.ts';
 import type { Batch } from '../../queries/records/batches.ts';
 import { withDeferredWrites } from '../../queries/records/deferred-writes.ts';
+import { findSuccessors } from '../../queries/records/merged-records.ts';
 import type { ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate } from '../../schemas/lists.ts';
 
@@ -36,7 +36,10 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
   recordPage(app, `${path.replace('/app', '')}/:id`, async (request, refused) => {
     const list = listBefore(request, kind);
     if (list !== queryText(request, 'in')) return pathWith(urlOf(request), { in: list });
-    const found = await requireRecord(request, noun, kind.find);
+    const id = idOf(request, noun);
+    const [found] = await lookUp(request, kind.find, [id]);
+    const successor = found ? id : required((await lookUp(request, findSuccessors, [id])).get(id), noun);
+    if (!found) return pathWith(`${path}/${successor}`, { done: 'replaces' });
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const inputs = await inputsOf(request, kind, found, declared);
     const values = valuesOf(inputs, found, users);
@@ -65,7 +68,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         .join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeListAddress(kind, found), 'secondary outline')}
       !${editLinks(here, list)}`,
-      done: { listed: 'Its lists are changed.', merged: 'They are merged.' },
+      done: { listed: 'Its lists are changed.', merged: 'They are merged.', replaces: 'It was merged into this one.' },
       body: workplace(
         happened,
         `About this ${noun}`,
