@@ -43,9 +43,9 @@ export async function start(app: FastifyInstance): Promise<void> {
     const [concerns, running] = await Promise.all([concernsOf(request), runningOf(request)]);
     const isNew = people + firms === 0;
     const [tasks, deals, latest] = isNew
-      ? [firstSteps, '', '']
+      ? [html`!${firstSteps} !${concerns}`, '', '']
       : await Promise.all([
-          taskSections(request, shownParts, { who: request.caller.userId, users: [], back: '/app' }),
+          taskSections(request, shownParts, { who: request.caller.userId, users: [], back: '/app', below: concerns }),
           dealsOf(request),
           latestOf(request),
         ]);
@@ -62,7 +62,7 @@ export async function start(app: FastifyInstance): Promise<void> {
       body: workplace(
         html`!${tasks} !${deals}`,
         'What happened',
-        html`!${concerns} !${when(running.cards.length > 0, underWay)} !${latest}`,
+        html`!${when(running.cards.length > 0, underWay)} !${latest}`,
       ),
     };
   });
@@ -75,19 +75,17 @@ export async function start(app: FastifyInstance): Promise<void> {
   });
 }
 
-const [toImport, toSearch, toCreate] = [
-  linkButton('Import a file', '/app/imports/new'),
-  linkButton('Search prospects', '/app/prospects'),
-  linkButton('New contact', '/app/contacts/new'),
+const [ofImport, ofSearch, ofNote] = [
+  'An Excel or CSV file, as it is. You see what is read before anything is stored.',
+  'Search the catalog, and unlock those whom you want to reach.',
+  'Create a contact, note your last call, and set a task.',
 ] as const;
-
-const fileAdvice = 'An Excel or CSV file, as it is. You see what is read before anything is stored.';
 
 const firstSteps: Html = html`<h2>First steps</h2>
   !${sideBySide(
-    empty('Bring your contacts in', fileAdvice, 'file', toImport),
-    empty('Find new people', 'Search the catalog, and unlock those whom you want to reach.', 'search', toSearch),
-    empty('Write down what you know', 'Create a contact, note your last call, and set a task.', 'people', toCreate),
+    empty('Bring your contacts in', ofImport, 'file', linkButton('Import a file', '/app/imports/new')),
+    empty('Find new people', ofSearch, 'search', linkButton('Search prospects', '/app/prospects')),
+    empty('Write down what you know', ofNote, 'people', linkButton('New contact', '/app/contacts/new')),
   )}`;
 
 const shownParts = ['overdue', 'today', 'week', 'undated'];

@@ -245,11 +245,12 @@ function listTasks(request: FastifyRequest, filters: GivenFilters, cursor = '', 
  * Returns the first tasks of each part, without empty parts. Tells if nothing is due. A single part has pages, and is
  * shown even if it is empty.
  * @param who id of the person. Undefined: everybody
+ * @param below what stands below the tasks that are due today
  */
 export async function taskSections(
   request: FastifyRequest,
   parts: readonly string[],
-  { who, users, back }: { who: string | undefined; users: readonly User[]; back: string },
+  { who, users, back, below = '' }: { who: string | undefined; users: readonly User[]; back: string; below?: Html },
 ): Promise<Html> {
   const isOne = parts.length === 1;
   const [cursor, limit] = isOne ? [queryText(request, 'cursor'), tasksShown] : ['', tasksOfPart];
@@ -264,11 +265,13 @@ export async function taskSections(
   const shown = { users: who === undefined ? users : [], names, back };
   return html`!${parts.map((part, i) => {
     const { rows, nextCursor } = found[i]!;
-    if (rows.length === 0 && !isOne && !(isIdle && part === 'today')) return '';
+    const next = when(part === 'today', below);
+    if (rows.length === 0 && !isOne && !(isIdle && part === 'today')) return next;
     const all = pathWith(path, { who: who ?? 'all', show: part });
     return html`<h2>${taskParts[part]![0]}</h2>
       !${rows.length === 0 ? quiet(none) : taskList(rows, shown)}
-      !${isOne ? cursorPager(request, nextCursor) : when(nextCursor, html`<p><a href="${all}">All of these</a></p>`)}`;
+      !${isOne ? cursorPager(request, nextCursor) : when(nextCursor, html`<p><a href="${all}">All of these</a></p>`)}
+      !${next}`;
   })}`;
 }
 
@@ -400,8 +403,7 @@ function moves(task: Activity, back: string): Html {
 
 function dueText({ due_at, done_at }: Activity): Html {
   if (due_at === null) return '';
-  const isLate = done_at === null && dayOf(due_at) < today();
-  return html`<span class="${when(isLate, 'late')}">due !${day(due_at)}</span>`;
+  return html`<span class="${when(done_at === null && dayOf(due_at) < today(), 'late')}">due !${day(due_at)}</span>`;
 }
 
 function partsOf(one: Activity, { users, names }: Shown): Html[] {
