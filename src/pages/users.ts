@@ -111,10 +111,8 @@ function actsOf({ id, name, role, active }: User): Html {
 
 function stateOf(linkEnds: string | undefined): Html {
   if (linkEnds === undefined) return badge('active', 'good');
-  const isOver = new Date(linkEnds) < new Date();
-  return isOver
-    ? badge('link has ended', 'warning')
-    : html`!${badge('has a link', 'busy')} <span class="quiet">until !${moment(linkEnds)}</span>`;
+  if (new Date(linkEnds) < new Date()) return badge('link has ended', 'warning');
+  return html`!${badge('has a link', 'busy')} <span class="quiet">until !${moment(linkEnds)}</span>`;
 }
 
 const withArticle = (role: Role): string => (role === 'admin' ? 'an admin' : 'a member');

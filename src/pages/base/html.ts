@@ -254,12 +254,7 @@ export const readNumber = (given: string): number | undefined =>
 
 const dates = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeZone: 'UTC' });
 const times = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short', timeZone: 'UTC' });
-const shortDays = new Intl.DateTimeFormat('en-GB', {
-  weekday: 'short',
-  day: 'numeric',
-  month: 'short',
-  timeZone: 'UTC',
-});
+const short = new Intl.DateTimeFormat('en-GB', { weekday: 'short', day: 'numeric', month: 'short', timeZone: 'UTC' });
 const numbers = new Intl.NumberFormat('en-GB');
 
 /** Returns a date and time in UTC, or `none` for null. A script then shows it in the viewer's time zone. */
@@ -282,7 +277,7 @@ export const day = (instant: string): Html =>
     : html`<time datetime="${dayOf(instant)}">${dates.format(new Date(instant))}</time>`;
 
 /** Returns a day of the next weeks, such as `Mon 7 Dec`. */
-export const shortDay = (given: Day): string => shortDays.format(new Date(given)).replace(',', '');
+export const shortDay = (given: Day): string => short.format(new Date(given)).replace(',', '');
 
 export const count = (value: number): string => numbers.format(value);
 

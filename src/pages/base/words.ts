@@ -59,16 +59,13 @@ export function searchText(filters: object | null | undefined): string {
   return terms.join(' · ') || when(filters, 'Everybody');
 }
 
-const boundWords: ReadonlyMap<string, string> = new Map([
-  ['gte', 'at least'],
-  ['lte', 'at most'],
-]);
+const boundWords: Readonly<Record<string, string>> = { gte: 'at least', lte: 'at most' };
 
 /** Returns the words for a value that a filter compares with, or for its bounds. */
 function clauseText(value: unknown): string {
   if (typeof value !== 'object' || value === null) return String(value);
   const bounds = Object.entries<unknown>({ ...value }).filter(([, bound]) => bound !== null);
-  return bounds.map(([name, bound]) => `${boundWords.get(name) ?? name} ${String(bound)}`).join(', ');
+  return bounds.map(([name, bound]) => `${boundWords[name] ?? name} ${String(bound)}`).join(', ');
 }
 
 export const typeWords: Words<DeclaredType> = {

@@ -349,8 +349,7 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
     ['Stays', radios('keep', ids, names)],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
-  const united = kind.fields.filter(({ name }) => unitedFields.has(name));
-  for (const one of [...comparedFields(kind, rows), ...united]) {
+  for (const one of [...comparedFields(kind, rows), ...kind.fields.filter(({ name }) => unitedFields.has(name))]) {
     const texts = await comparedTexts(one, rows);
     if (texts.every((given) => given === '')) continue;
     const isOpen = !unitedFields.has(one.name) && differ(texts);

@@ -295,8 +295,7 @@ function none(kind: RecordKind, view: View, all: Record<string, string | undefin
     const looks = view.values['search'] === undefined ? '' : `The search looks at ${searched}. `;
     return empty(`No ${noun} matches`, `${looks}Search for less, or take a filter away.`, 'search', clear);
   }
-  const add = linkButton('Import a file', importPath(kind));
-  return empty(`No ${title.toLowerCase()} yet`, advice, picture, add);
+  return empty(`No ${title.toLowerCase()} yet`, advice, picture, linkButton('Import a file', importPath(kind)));
 }
 
 const objects: readonly ViewObject[] = ['contacts', 'companies', 'opportunities'];
