@@ -100,16 +100,17 @@ export const choices = (legend: string, ticks: readonly Html[], more: Html = '')
     !${ticks} !${more}
   </fieldset>`;
 
+/** Returns attributes that mark a control outside `controlsFor` as wrong. `faultText` shows why. */
+export const faultMark = (name: string, faults: Faults): Html =>
+  when(faults[name], html`aria-invalid="true" aria-describedby="${name}-fault"`);
+
 export const faultText = (name: string, faults: Faults): Html =>
   faults[name] ? html`<small class="fault" id="${name}-fault">${faults[name]}</small>` : '';
 
 export function formFaults(faults: Faults, body: Html = ''): Html {
-  const others = Object.entries(faults).filter(([name]) => !body.includes(html`id="${name}-fault"`));
   if (Object.keys(faults).length === 0) return '';
-  const texts = others.map(([, fault]) => fault);
-  return html`<div class="notice bad" role="alert">
-    <p>${texts.length > 0 ? texts.join(' ') : 'Please look at the marked fields.'}</p>
-  </div>`;
+  const others = Object.entries(faults).filter(([name]) => !body.includes(html`id="${name}-fault"`));
+  return notice(others.map(([, fault]) => fault).join(' ') || 'Please look at the marked fields.', 'bad');
 }
 
 /** Returns an input, or a text area if the value has line breaks. An `input` would lose them. */

@@ -184,7 +184,7 @@ export const buttons = (label: string, back: string, refusal = 'Cancel', { tone 
     <button class="${tone}">${label}</button> !${linkButton(refusal, back, 'secondary outline', closes)}
   </div>`;
 
-/** SVG drawings of 48 × 48 units. The style sheet sets their colour. */
+/** SVG drawings of 48 × 48 units. The style sheet defines their colour. */
 const drawings = {
   people:
     '<circle cx="18" cy="17" r="7"/><path d="M5 40c0-8 6-13 13-13s13 5 13 13"/><path d="M31 11a7 7 0 0 1 0 13M35 29c5 2 8 6 8 11"/>',
@@ -206,7 +206,8 @@ const drawings = {
 
 export type PictureName = keyof typeof drawings;
 
-const stroke: Html = 'stroke-width="2" stroke-linecap="round" stroke-linejoin="round"';
+const stroke: Html =
+  'width="56" stroke="var(--accent)" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"';
 
 export const picture = (name: PictureName): string =>
   html`<svg class="picture" viewBox="0 0 48 48" aria-hidden="true" fill="none" !${stroke}>!${drawings[name]}</svg>`;

@@ -39,7 +39,7 @@ interface Editable<Row> {
    * Returns a notice of what the user may not want, such as a second record of the same person, or undefined. The user
    * can save the form all the same.
    */
-  doubt?: (request: FastifyRequest, body: object, id?: string) => Promise<Html | undefined>;
+  doubt?: (request: FastifyRequest, body: never, id?: string) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
   buttons?: Html;
   create: (sql: Transaction, customerId: string, body: never, userId: string) => Promise<string>;
@@ -126,9 +126,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     const { body, faults, complete } = await kind.bodyOf(request, stored);
     requireValid(schema, body, faults);
     if (isPreview(request)) return notSent;
-    const doubt = kind.doubt && !(await sentEarlier(request)) && (await kind.doubt(request, body, stored?.id));
-    // The form may have been changed since, so an answer holds only for what was asked.
-    if (doubt && sentText(request, 'doubt') !== etagOf({ doubt }))
+    const doubt = await kind.doubt?.(request, body as never, stored?.id);
+    // The form may have been changed since, so an answer holds only for what was asked. What the form itself has created
+    // is no reason to ask.
+    if (doubt && sentText(request, 'doubt') !== etagOf({ doubt }) && !(await sentEarlier(request)))
       return { faults: {}, status: statuses.conflict, doubt };
     return async (sql) => ((await complete?.(sql)) ?? body) as never;
   }
@@ -166,6 +167,13 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
 export async function requireRecord<Row>(request: FastifyRequest, noun: string, find: FindRecords<Row>): Promise<Row> {
   const [found] = await lookUp(request, find, [idOf(request, noun)]);
   return required(found, noun);
+}
+
+/** Returns the doubt about a name that another record has, if there is one. */
+export function nameTaken(noun: string, path: string, other?: { id: string; name: string }): Html {
+  if (!other) return '';
+  const advice = html`!${link(other.name, `${path}/${other.id}`)}. Change the name, or save it all the same.`;
+  return notice(`There is a ${noun} of this name already:`, 'warning', advice);
 }
 
 export const isPreview = (request: FastifyRequest): boolean => sentText(request, 'do') === 'preview';
@@ -206,8 +214,7 @@ interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'su
 export const fieldForm = (kind: Fielded) => ({
   bodyOf: async (request: FastifyRequest, stored: object | undefined): Promise<Draft> => {
     const changes = await changesOf(await inputsOf(request, kind, stored), fieldsOf(request));
-    if (stored) return { body: changes };
-    return { body: changes, faults: missingIn(kind, changes) };
+    return { body: changes, faults: stored ? [] : missingIn(kind, changes) };
   },
   controls: (form: EditForm<object>, request: FastifyRequest): Promise<Html> => controlsOf(request, kind, form),
 });

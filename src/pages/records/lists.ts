@@ -2,12 +2,13 @@ import { verificationChoices, priceOf, fieldWord, comparisons, comparisonWord, c
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
 import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
-import { createList, deleteList, findList, listLists, listTag, updateList } from '../../queries/crm/lists.ts';
+import { createList, deleteList, findList, findListNamed, listLists, listTag } from '../../queries/crm/lists.ts';
+import { updateList } from '../../queries/crm/lists.ts';
 import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
-import { cursorPager, controlsFor, tick, faultText, textInput, select, option, hidden } from '../base/forms.ts';
+import { cursorPager, controlsFor, tick, faultMark, faultText, textInput, select, hidden } from '../base/forms.ts';
 import { rowAct, rowEditor, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
@@ -15,7 +16,7 @@ import { type Fields } from '../base/requests.ts';
 import { when, quiet, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
-import { editLinks, editor, isPreview, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
+import { editLinks, editor, isPreview, nameTaken, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import type { Fault } from '../../errors.ts';
@@ -33,15 +34,12 @@ export async function lists(app: FastifyInstance): Promise<void> {
   addPage(app, '/lists', forMembers, async (request) => {
     const [page, known] = await Promise.all([ask(request, listLists, placeIn(request)), knownFor(request)]);
     const more = (number: number): Html => when(number > 0, quiet(`and ${number} more`));
+    const rulesCell = ({ rules }: List): Html =>
+      rules.length === 0 ? byHand : html`!${rulesText(rules.slice(0, 3), known)} !${more(rules.length - 3)}`;
     const columns: readonly Column<List>[] = [
       ['List', ({ id, name, description }) => twoLines(link(name, `${section}/${id}`), html`${description}`)],
       ['Contacts', (list) => count(list.contacts_count), 'number'],
-      [
-        'Rules',
-        ({ rules }) =>
-          rules.length === 0 ? byHand : html`!${rulesText(rules.slice(0, 3), known)} !${more(rules.length - 3)}`,
-        'long',
-      ],
+      ['Rules', rulesCell, 'long'],
       ['Last changed', (list) => twoLines(moment(list.updated_at), html`${list.owner_name}`)],
     ];
     return listPage({
@@ -76,10 +74,11 @@ export async function lists(app: FastifyInstance): Promise<void> {
     bodyOf: listOf,
     controls: listControls,
     buttons: '<button name="do" value="preview" class="secondary outline" formnovalidate>How many match?</button>',
-    doubt: (_request, body, id) =>
-      Promise.resolve(
-        id !== undefined && (body as ListPatch).rules?.length === 0 ? notice(emptied, 'warning') : undefined,
-      ),
+    doubt: async (request, { name = '', rules }: ListPatch, id) => {
+      const isEmptied = id !== undefined && rules?.length === 0;
+      const other = await ask(request, findListNamed, name, id);
+      return nameTaken('list', section, other) + when(isEmptied, notice(emptied, 'warning'));
+    },
     create: async (sql, customerId, body, userId) => (await createList(sql, customerId, userId, body)).id,
     update: updateList,
     remove: deleteList,
@@ -211,10 +210,9 @@ async function listOf(request: FastifyRequest, stored: List | undefined): Promis
     description: unchanged(draft.description, [stored?.description ?? '']),
     rules,
   };
-  const changes = Object.entries(given).filter(
-    ([name, value]) => JSON.stringify(value) !== JSON.stringify(stored?.[name as keyof typeof given]),
-  );
-  return { body: stored ? Object.fromEntries(changes) : given, faults };
+  const isChanged = ([name, value]: [string, unknown]): boolean =>
+    JSON.stringify(value) !== JSON.stringify(stored?.[name as keyof typeof given]);
+  return { body: Object.fromEntries(Object.entries(given).filter(isChanged)), faults };
 }
 
 async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
@@ -229,11 +227,11 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
     <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
     <h2>Rules</h2>
     <p class="quiet">
-      Contacts that match the rules are in the list by themselves. Without rules, you put contacts in by hand. Rules
-      joined by “and” belong together; “or” begins other rules, which are enough as well. A date is a day in UTC.
+      Contacts that match the rules come into the list by themselves, now and later. Without rules, you put contacts in
+      by hand. Each “or” begins another group of rules: a contact that matches one whole group is in the list.
     </p>
     !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}
-    <p class="quiet">Fields of your own stand here once they have a type: <a href="/app/fields">Fields</a>.</p>`;
+    <p class="quiet">Your own fields can be chosen here once an admin has set them up under “Fields”.</p>`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -255,38 +253,40 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   const fieldsWith = (field: string) =>
     [...new Set([...choosable, field])].map((name): Choice => [
       name,
-      name ? fieldWord('contacts', name, declared) : '–',
+      name ? fieldWord('contacts', name, declared) : 'Choose a field',
     ]);
   const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
   const show = (i: number): Html =>
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
-  const several = (words: readonly string[], chosen: readonly string[], i: number, fault: Html): Html =>
-    html`!${hidden({ value: '' })}
-      <select name="value-${i}" !${spoken(i, 'values')} multiple size="4" !${fault}>
-        !${[...new Set([...chosen, ...words])].map((one) => option(one, one, chosen.includes(one) ? one : ''))}
-      </select>
-      <small>Ctrl or ⌘ and a click choose several.</small>`;
   // Faults are named by the rules of the body.
   let sent = 0;
   const names = rules.map(
     (rule) =>
       rulesOf(rule)
         .map(() => `rules-${sent++}`)
-        .find((name) => faults[name]) ?? '',
+        .find((name) => faults[name]) ?? 'rules-none',
   );
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
-    const fault = when(names[i], html`aria-invalid="true" aria-describedby="${names[i]}-fault"`);
+    const fault = faultMark(names[i]!, faults);
     const kind = kindOf(field, known);
     const words = isOffered(kind, operator) ? choicesOf(field, known)?.map(([, word]) => word) : undefined;
-    const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || '–']);
-    if (words && isPlural(operator)) return several(words, partsOf(given).filter(Boolean), i, fault);
+    const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || 'Choose a value']);
+    if (words && isPlural(operator)) {
+      const chosen = partsOf(given).filter(Boolean);
+      const box = (one: string) => tick('checkbox', [`value-${i}`, one], html`${one}`, chosen.includes(one), fault);
+      const boxes = [...new Set([...chosen, ...words])].map(box);
+      return html`!${hidden({ value: '' })}
+        <fieldset !${spoken(i, 'values')}>!${boxes}</fieldset>`;
+    }
     if (words) return choice(i, 'value', 'value', some, given, fault);
     const hint = when(kind === 'number', 'inputmode="decimal"');
     const type = kind === 'day' && (given === '' || readDay(given) === given) ? 'date' : 'text';
-    return textInput(html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`, given, type);
+    const about = html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`;
+    return html`!${textInput(about, given, type)} !${when(kind === 'day', '<small>A day in UTC</small>')}`;
   };
+  const start = html`!${hidden({ join: 'AND' })} Contacts whose`;
   const join = ({ logic_operator = 'AND' }: RuleGiven, i: number): Html =>
-    i === 0 ? hidden({ join: 'AND' }) : choice(i, 'join', 'joined by', { AND: 'and', OR: 'or' }, logic_operator);
+    i > 0 ? choice(i, 'join', 'joined by', { AND: 'and', OR: 'or' }, logic_operator) : start;
   const field = ({ field: name }: RuleGiven, i: number): Html =>
     html`!${choice(i, 'field', 'field', fieldsWith(name), name, redrawn(i))} <noscript>!${show(i)}</noscript>`;
   const comparison = ({ field: name, operator }: RuleGiven, i: number): Html => {
@@ -295,10 +295,10 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
     return choice(i, 'operator', 'comparison', words, operator, redrawn(i));
   };
   const columns: readonly Column<RuleGiven>[] = [
-    ['Joined by', join],
+    ['And / or', join],
     ['Field', field, 'long'],
     ['Comparison', comparison, 'long'],
-    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(names[i] ?? '', faults)}`, 'long'],
+    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(names[i]!, faults)}`, 'long'],
   ];
   const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows, blank, most: ruleLimits.rules });
@@ -421,7 +421,7 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   const [text, type] = [value.trim(), typeOf(field)];
   const read = (found: string | false | undefined, what: string): Read =>
     found ? { value: found } : { fault: `“${text}” is not ${what}` };
-  if (text === '') return { fault: 'write a value, or choose “is empty”' };
+  if (text === '') return { fault: 'give a value, or choose “is empty”' };
   if (type === 'uuid' && field !== 'assigned_to') return read(canonicalId(text) && text, 'an id');
   if (type === 'instant') return readMoment(text, operator);
   if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');

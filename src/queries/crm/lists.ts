@@ -262,6 +262,25 @@ export const findListNames = (db: Database, customerId: string, ids: string[]): 
         and l.id = any(${ids}::uuid[])`,
   );
 
+/** Returns a list of this name, in capital or small letters, other than the list `but`. */
+export const findListNamed = async (
+  db: Database,
+  customerId: string,
+  name: string,
+  but?: string,
+): Promise<ListName | undefined> => {
+  const [found] = await db.lookup(
+    (sql) => sql<ListName[]>`
+      select l.id, l.name
+      from ${liveLists(sql, customerId)}
+        and lower(l.name) = lower(${name})
+        and l.id is distinct from ${but ?? null}
+      order by l.id
+      limit 1`,
+  );
+  return found;
+};
+
 export const listNames = (db: Database, customerId: string, limit: number, also?: string): Promise<ListName[]> =>
   db.lookup(
     (sql) => sql<ListName[]>`
