@@ -9,7 +9,7 @@ const { customer, admin } = adminOfEachTest(app);
 const description = 'one\r\ntwo'; // as browsers send line breaks
 const stages = {
   stage_name: ['Offer'],
-  stage_percent: ['40'],
+  stage_probability_percentage: ['40'],
   stage_status: ['OPEN'],
   stage_id: [''],
 };

@@ -106,7 +106,7 @@ describe('products', () => {
 describe('pipelines', () => {
   const rows = (given: readonly (readonly [name: string, percent: string, status: string, id?: string])[]) => ({
     stage_name: given.map(([name]) => name),
-    stage_percent: given.map(([, percent]) => percent),
+    stage_probability_percentage: given.map(([, percent]) => percent),
     stage_status: given.map(([, , status]) => status),
     stage_id: given.map(([, , , id]) => id ?? ''),
   });
@@ -153,7 +153,7 @@ describe('pipelines', () => {
       ['Order', '100', 'WON', stages[1]!.id],
       ['Deal', '100', 'WON', stages[1]!.id],
     ]);
-    expectPage(await admin.submit(path, { name: 'Dealers', ...twice }), 400, 'Deal: this stage stands twice');
+    expectPage(await admin.submit(path, { name: 'Dealers', ...twice }), 400, 'Another stage has this name');
   });
 
   test('take an opportunity from a pipeline of another currency only with its amounts written anew', async () => {
@@ -244,6 +244,25 @@ describe('pipelines', () => {
     expect((await admin.post(path, { ...filledFields(acted.body, path), ...without })).status).toBe(412);
   });
 
+  test('take the name of another one only after a question, which leaves the rows as they are', async () => {
+    const path = `/app/pipelines/${(await newest()).id}/edit`;
+    const asked = await admin.submit('/app/pipelines/new', { name: ' SALES', currency: 'EUR', ...first });
+    expectPage(
+      asked,
+      409,
+      /There is a pipeline of this name already: Sales ?\. Change the name, .* Save it all the same/,
+    );
+    const again = { ...filledFields(asked.body, '/app/pipelines/new'), ...first };
+    expect((await admin.post('/app/pipelines/new', again)).status).toBe(303);
+    expect((await newest()).name).toBe('SALES');
+    // A name that stays is no question.
+    expect((await admin.submit(path, first)).status).toBe(303);
+    await admin.submit(path, { name: 'Partners' });
+    const renamed = await admin.submit(path, { name: 'Sales', ...first, do: 'save' });
+    expectPage(renamed, 409, 'There is a pipeline of this name already');
+    expect(renamed.body.split('name="stage_name"').length - 1).toBe(2);
+  });
+
   test('lose a stage only if it has no opportunities, and a refused form changes nothing', async () => {
     const [lead, qualified, ...others] = await stagesOf(customer);
     await make(customer, '/opportunities', await opportunityBody(customer, { stage_id: lead!.id }));
@@ -259,19 +278,26 @@ describe('pipelines', () => {
     expect((await admin.submit(path, kept([lead!, ...others]))).status).toBe(303);
     expect((await newest()).stages.map(({ name }) => name)).not.toContain(qualified!.name);
     const none = await admin.submit(path, rows([['', '', 'OPEN']]));
-    expectPage(none, 400, 'A pipeline needs a stage');
+    expectPage(none, 400, 'A pipeline needs at least one stage');
     const wrong = await admin.submit(path, rows([['', '10', 'OPEN', lead!.id]]));
-    expect(textOf(wrong)).toMatch(/Give each stage a name\. (?!Must)/);
-    const likely = [
+    expect(textOf(wrong)).toMatch(/Give the stage a name, or remove it\. (?!Must)/);
+    const faulty = [
+      ['', '', 'OPEN'],
       ['Lead', '110', 'OPEN', lead!.id],
-      ['Offer', 'ten', 'OPEN'],
-    ] as const;
-    expect(textOf(await admin.submit(path, rows(likely)))).toMatch(/Lead: give 0 to 100 .* Offer: give 0 to 100/);
-    const twice = rows([
-      ['Lead', '10', 'OPEN', lead!.id],
       ['léad', '20', 'OPEN'],
+      ['', 'ten', 'OPEN'],
+    ] as const;
+    const { body } = await admin.submit(path, rows(faulty));
+    const marked = [
+      ...body.matchAll(/aria-label="([^"]+)"[^>]* aria-describedby="([^"]+)" +name[^>]*> *<small[^>]*>([^<]+)/g),
+    ];
+    expect(marked.map(([, cell, , fault]) => `${cell}: ${fault}`)).toEqual([
+      'Chance to win of stage 1: Write a whole number from 0 to 100.',
+      'Name of stage 2: Another stage has this name: choose a different one, or remove it.',
+      'Name of stage 3: Give the stage a name, or remove it.',
+      'Chance to win of stage 3: Write a whole number from 0 to 100.',
     ]);
-    expect(textOf(await admin.submit(path, twice))).toContain('Léad: another stage has this name');
+    expect(marked.every(([, , about]) => body.includes(`id="${about}"`))).toBe(true);
     const foreign = await admin.submit(path, rows([['X', '1', 'OPEN', before.id]]));
     expect(foreign.status).toBe(404);
   });

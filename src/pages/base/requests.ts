@@ -297,15 +297,14 @@ export function byField(faults: readonly Fault[]): Faults {
   const texts: Record<string, string[]> = {};
   for (const { path, message } of faults) (texts[controlAt(path)] ??= []).push(sentence(message));
   return Object.fromEntries(
-    Object.entries(texts).map(([name, all]) => [name, rowControls.has(name) ? [...new Set(all)].join(' ') : all[0]!]),
+    Object.entries(texts).map(([name, all]) => [name, name === 'products' ? [...new Set(all)].join(' ') : all[0]!]),
   );
 }
-
-const rowControls = new Set(['stages', 'products']);
 
 function controlAt(path: string): string {
   const [name = '', key] = tokensOf(path);
   if (name === 'rules' && key !== undefined) return `rules-${key}`;
+  if (name === 'stages') return tokensOf(path).join('-');
   return name === 'custom_fields' && key !== undefined ? customName(key) : name;
 }
 

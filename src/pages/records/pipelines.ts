@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { createPipeline, findPipelines, listPipelinesWithStages, salesStages } from '../../queries/crm/pipelines.ts';
-import { updatePipeline } from '../../queries/crm/pipelines.ts';
+import { updatePipeline, type NewStage } from '../../queries/crm/pipelines.ts';
 import { usualCurrency } from '../../queries/crm/products.ts';
 import { maxStages, PipelineCreate, PipelinePatch } from '../../schemas/opportunities.ts';
 import type { Pipeline, StageStatus, Visibility } from '../../schemas/opportunities.ts';
@@ -8,12 +8,12 @@ import { statuses } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
-import { faultText, textInput, select, controlsFor, hidden, rowEditor } from '../base/forms.ts';
-import { search, lookUp, fieldsOf, text, values, rowsIn, integer, isAdmin, queryText } from '../base/requests.ts';
-import type { Fields } from '../base/requests.ts';
+import { faultMark, faultText, textInput, select, controlsFor, hidden, rowAct, rowEditor } from '../base/forms.ts';
+import { search, lookUp, fieldsOf, textsIn, values, rowsIn, integer, isAdmin, queryText } from '../base/requests.ts';
+import type { Fields, Faults } from '../base/requests.ts';
 import { currencyChoices } from '../base/words.ts';
 import { card, sideBySide, pathWith, linkButton, html, link, type Html, type Column } from '../base/html.ts';
-import { editor, requireRecord, type Draft, type EditForm } from './editor.ts';
+import { editor, nameTaken, requireRecord, type Draft, type EditForm } from './editor.ts';
 
 const section = '/app/pipelines';
 
@@ -53,8 +53,12 @@ export async function pipelines(app: FastifyInstance): Promise<void> {
     nameOf: ({ name }) => name,
     bodyOf: (request, stored) => pipelineOf(fieldsOf(request), stored),
     controls,
-    create: (sql, customerId, body: PipelineCreate) =>
-      createPipeline(sql, customerId, { ...body, name: body.name.trim(), description: '' }),
+    doubt: async (request, { name }: PipelinePatch, id) => {
+      const all = await search(request, listPipelinesWithStages);
+      const same = all.filter((one) => fold(one.name) === fold(name));
+      return nameTaken('pipeline', section, same.some((one) => one.id === id) ? undefined : same[0]);
+    },
+    create: (sql, customerId, body: PipelineCreate) => createPipeline(sql, customerId, { ...body, description: '' }),
     update: updatePipeline,
     back: () => section,
   });
@@ -67,7 +71,7 @@ const columns: readonly Column<Pipeline>[] = [
   ['Seen by', ({ visibility }) => visibilityWords[visibility]],
 ];
 
-const members = ['id', 'name', 'percent', 'status'] as const;
+const members = ['id', 'name', 'probability_percentage', 'status'] as const;
 
 type StageRow = Record<(typeof members)[number], string>;
 
@@ -75,49 +79,46 @@ const maxStageRows = 500;
 
 const rowsOf = (fields: Fields): StageRow[] => rowsIn(fields, members, maxStageRows, 'stage_');
 
+const hasPercent = (row: StageRow): boolean => /^(\d{1,2}|100)$/.test(row.probability_percentage);
+
+const isFilled = (row: StageRow): boolean => row.id + row.name + row.probability_percentage !== '';
+
 /** Returns the pipeline that a form describes, not validated yet. */
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
-  const rows = rowsOf(fields).filter(({ id, name, percent }) => id + name + percent !== '');
-  const isRepeated =
-    (member: 'id' | 'name') =>
-    (row: StageRow, i: number): boolean =>
-      row[member] !== '' && rows.findIndex((other) => fold(other[member]) === fold(row[member])) < i;
-  const wrong = (message: string, isWrong: (row: StageRow, i: number) => boolean) =>
-    rows.filter(isWrong).map(({ name }) => `${name}: ${message}`);
+  const rows = rowsOf(fields).filter(isFilled);
+  // References by name ignore case and accents.
+  const isSame = (one: StageRow, other: StageRow): boolean =>
+    fold(one.name) === fold(other.name) || (one.id !== '' && fold(one.id) === fold(other.id));
+  const isRepeated = (row: StageRow, i: number): boolean => rows.findIndex((other) => isSame(other, row)) < i;
+  const wrong = (member: keyof StageRow, message: string, isWrong: (row: StageRow, i: number) => boolean) =>
+    rows.flatMap((row, i) => (isWrong(row, i) ? [{ path: `/stages/${i}/${member}`, message }] : []));
   const faults = [
-    ...(rows.length === 0 ? ['a pipeline needs a stage'] : []),
-    ...(rows.some(({ name }) => name === '') ? ['give each stage a name'] : []),
-    // References by name ignore case and accents.
-    ...wrong('another stage has this name', isRepeated('name')),
-    ...wrong('this stage stands twice', isRepeated('id')),
-    ...wrong('give 0 to 100 per cent', ({ percent }) => !/^(\d{1,2}|100)$/.test(percent)),
-  ].map((message) => ({ path: '/stages', message }));
-  const stages = rows.map(({ id, name, percent, status }) => ({
+    ...(rows.length === 0 ? [{ path: '/stages', message: 'a pipeline needs at least one stage' }] : []),
+    ...wrong('name', 'give the stage a name, or remove it', ({ name }) => name === ''),
+    ...wrong('name', 'another stage has this name: choose a different one, or remove it', isRepeated),
+    ...wrong('probability_percentage', 'write a whole number from 0 to 100', (row) => !hasPercent(row)),
+  ];
+  const stages = rows.map(({ id, ...row }) => ({
+    ...row,
     ...(canonicalId(id) === undefined ? {} : { id: canonicalId(id) }),
-    name,
-    probability_percentage: integer({ percent }, 'percent'),
-    status,
+    probability_percentage: integer(row, 'probability_percentage'),
   }));
-  const body = {
-    name: text(fields, 'name'),
-    visibility: text(fields, 'visibility'),
-    ...(stored ? {} : { currency: text(fields, 'currency').trim() }),
-    stages,
-  };
-  return { body, faults };
+  const names = ['name', 'visibility', ...(stored ? [] : ['currency'])];
+  return { body: { ...textsIn(fields, ...names), stages }, faults };
 }
 
-const draftOf = (stages: readonly { id?: string; name: string; probability_percentage: number; status: string }[]) =>
-  stages.map(({ id = '', probability_percentage, ...row }): StageRow => {
-    return { ...row, id, percent: String(probability_percentage) };
+const draftOf = (stages: readonly (NewStage & { id?: string })[]) =>
+  stages.map(({ id = '', name, probability_percentage: percent, status }): StageRow => {
+    return { id, name, probability_percentage: String(percent), status };
   });
 
 /**
- * Returns the stages of a form that is shown again. After a conflict with `stored`, adds stages that others have added
- * meanwhile or that cannot go, each in its place, and leaves out those that others have deleted.
+ * Returns the stages of a form that is shown again. Leaves out empty rows, which faults do not count, but not while rows
+ * are edited. After a conflict with `stored`, adds stages that others have added meanwhile or that cannot go, each in its
+ * place, and leaves out those that others have deleted.
  */
-function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
-  const rows = rowsOf(sent);
+function currentRows(sent: Fields, stored: Pipeline | undefined, isEdited: boolean): StageRow[] {
+  const rows = rowsOf(sent).filter((row) => isEdited || isFilled(row));
   if (!stored) return rows;
   const known = values(sent, 'stage_id', maxStageRows);
   const kept = rows.filter(({ id }) => id === '' || stored.stages.some((stage) => stage.id === id));
@@ -126,40 +127,39 @@ function currentRows(sent: Fields, stored: Pipeline | undefined): StageRow[] {
 }
 
 async function controls(form: EditForm<Pipeline>, request: FastifyRequest): Promise<Html> {
-  const { stored, sent, faults, status } = form;
-  const draft: Fields =
-    sent ??
-    (stored
-      ? { name: stored.name, visibility: stored.visibility }
-      : { currency: await lookUp(request, usualCurrency) });
+  const { stored, sent, faults, status, doubt } = form;
+  const usual = stored ? '' : await lookUp(request, usualCurrency);
+  const draft: Fields = sent ?? { name: stored?.name, visibility: stored?.visibility, currency: usual };
   const { input, choice } = controlsFor(draft, faults, {}, ['name']);
-  const current = status < statuses.conflict ? undefined : stored;
-  const rows = sent ? currentRows(sent, current) : draftOf(stored?.stages ?? salesStages);
-  const blank: StageRow = { id: '', name: '', percent: '', status: 'OPEN' };
+  const current = status < statuses.conflict || doubt ? undefined : stored;
+  const rows = sent ? currentRows(sent, current, rowAct(request) !== '') : draftOf(stored?.stages ?? salesStages);
+  const blank: StageRow = { id: '', name: '', probability_percentage: '', status: 'OPEN' };
   const board = choice('visibility', 'Who sees its board', visibilityWords, stored && `In ${stored.currency}.`);
-  const currency = stored ? '' : choice('currency', 'Currency', currencyChoices, 'A pipeline keeps its currency.');
+  const currency = stored ? '' : choice('currency', 'Currency', currencyChoices, 'Cannot be changed later.');
   return html`!${card(sideBySide(input('name', 'Name'), board, currency))}
     <h2>Stages</h2>
     <p class="quiet">
-      Opportunities pass through them from top to bottom. A stage can be removed when no opportunity is in it. All in a
-      stage count as open, won or lost with it.
+      Opportunities move through the stages from top to bottom. The board weights each value by the chance to win. A
+      stage can be removed while no opportunity is in it.
     </p>
     !${faultText('stages', faults)}
-    !${rowEditor(request, { label: 'Stages', noun: 'stage', columns: stageColumns, rows, blank, most: maxStages, isLast: ({ status }) => status !== 'OPEN' })}`;
+    !${rowEditor(request, { label: 'Stages', noun: 'stage', columns: stageColumns(faults), rows, blank, most: maxStages, isLast: ({ status }) => status !== 'OPEN' })}`;
 }
 
-const stageInput =
-  (member: 'name' | 'percent', label: string, more: Html = 'inputmode="numeric"') =>
-  (row: StageRow, i: number): Html =>
-    textInput(html`aria-label="${label} of stage ${i + 1}" !${more} name="stage_${member}"`, row[member]);
-
-const stageColumns: readonly Column<StageRow>[] = [
-  ['Name', stageInput('name', 'Name', 'maxlength="255"'), 'long'],
-  ['Likely, %', stageInput('percent', 'Likelihood', 'inputmode="numeric" pattern="\\d{1,2}|100" title="0 to 100"')],
-  [
-    'Counts as',
-    ({ id, status }, i) =>
-      html`!${hidden({ stage_id: id })}
-      !${select(html`name="stage_status" aria-label="What stage ${i + 1} counts as"`, statusWords, status)}`,
-  ],
-];
+function stageColumns(faults: Faults): Column<StageRow>[] {
+  const input =
+    (member: 'name' | 'probability_percentage', label: string, more: Html) =>
+    (row: StageRow, i: number): Html => {
+      const fault = `stages-${i}-${member}`;
+      const about = html`aria-label="${label} of stage ${i + 1}" !${more} !${faultMark(fault, faults)}`;
+      return html`!${textInput(html`!${about} name="stage_${member}"`, row[member])} !${faultText(fault, faults)}`;
+    };
+  const percent = 'inputmode="numeric" pattern="[0-9]{1,2}|100" title="A whole number from 0 to 100"';
+  const isNow = (i: number): Html => html`name="stage_status" aria-label="Opportunities in stage ${i + 1} are"`;
+  return [
+    ['Order', ({ id }, i) => html`Stage ${i + 1} !${hidden({ stage_id: id })}`, 'row'],
+    ['Name', input('name', 'Name', 'maxlength="255"'), 'long'],
+    ['Chance to win, %', input('probability_percentage', 'Chance to win', percent)],
+    ['Opportunities here are', ({ status }, i) => select(isNow(i), statusWords, status)],
+  ];
+}
