@@ -186,20 +186,41 @@ describe('a contact', () => {
     }
   });
 
+  test('shows all faults of its form at once, each at its field', async () => {
+    await customer.call('PUT', '/fields/contacts/Since', { label: 'Since', type: 'date' });
+    const wrong = {
+      work_email: 'none',
+      birth_year: 'old',
+      phone_numbers: 'ask Joe',
+      mobile_phone: 'no',
+      location_country: 'Atlantis',
+      assigned_to: randomUUID(),
+      'custom.Since': 'yesterday',
+    };
+    const [id] = await makeContacts(1);
+    for (const path of ['/app/contacts/new', `/app/contacts/${id}/edit`]) {
+      const { status, body } = await admin.submit(path, wrong);
+      const faults = [...body.matchAll(/id="([\w.]+)-fault"/g)].map(([, name]) => name!);
+      expect([status, new Set(faults)]).toEqual([400, new Set(Object.keys(wrong))]);
+    }
+  });
+
   test('keeps the phone numbers that a form leaves as they are, also if it adds or removes others', async () => {
     const phone_numbers = [
       { country_code: '+1', number: '555-0100' },
       { country_code: '', number: '0351 4567890' },
       { country_code: '+44', number: '20 7946 0000' },
+      { country_code: '', number: 'ask Joe\r\nor his desk' },
     ];
     const [id] = await makeContacts(1, { phone_numbers, location_country: 'DE' });
-    const lines = '+1 555-0100\r\n+44 20 7946 0000\r\n+49 30 901820\r\n0351 4567890\r\n';
+    const lines = '+1 555-0100\r\n+44 20 7946 0000\r\n+49 30 901820\r\n0351 4567890\r\nask Joe or his desk\r\n';
     expect((await admin.submit(`/app/contacts/${id}/edit`, { phone_numbers: lines })).status).toBe(303);
     expect((await customer.get(`/contacts/${id}`)).body.phone_numbers).toEqual([
       phone_numbers[0],
       phone_numbers[2],
       { country_code: '+49', number: '30901820' },
       phone_numbers[1],
+      phone_numbers[3],
     ]);
   });
 });

@@ -5,12 +5,13 @@ import { DomainError, preconditionFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
+import { pointerTo } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
-import { invalid, type Fields, type Refused } from '../base/requests.ts';
+import type { Fields, Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
@@ -123,8 +124,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
 
   /** Reads and checks a form. Returns the function that completes its body, or why the form is shown again. */
   async function read(request: FastifyRequest, schema: object, stored?: Row): Promise<Refused | BodyIn> {
-    const { body, faults, complete } = await kind.bodyOf(request, stored);
-    requireValid(schema, body, faults);
+    const { body, faults = [], complete } = await kind.bodyOf(request, stored);
+    const { assigned_to: owner } = body as { assigned_to?: string | null };
+    const isUser = !owner || (await usersOf(request)).some(({ id }) => id === owner);
+    requireValid(schema, body, isUser ? faults : [...faults, { path: '/assigned_to', message: 'choose a colleague' }]);
     if (isPreview(request)) return notSent;
     const doubt = await kind.doubt?.(request, body as never, stored?.id);
     // The form may have been changed since, so an answer holds only for what was asked. What the form itself has created
@@ -213,26 +216,29 @@ interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'su
 /** Returns how the editor reads and draws a form with a control for each of these fields. */
 export const fieldForm = (kind: Fielded) => ({
   bodyOf: async (request: FastifyRequest, stored: object | undefined): Promise<Draft> => {
-    const changes = await changesOf(await inputsOf(request, kind, stored), fieldsOf(request));
-    return { body: changes, faults: stored ? [] : missingIn(kind, changes) };
+    const { body, faults } = changesOf(await inputsOf(request, kind, stored), fieldsOf(request));
+    return { body, faults: stored ? faults : [...faults, ...missingIn(kind, body)] };
   },
   controls: (form: EditForm<object>, request: FastifyRequest): Promise<Html> => controlsOf(request, kind, form),
 });
 
 function missingIn({ needsOneOf = [], object = 'contacts' }: Fielded, body: object): Fault[] {
   const missing = needsOneOf.filter((group) => !group.some((name) => name in body));
-  return missing.map((group) => {
-    const words = group.map((name) => fieldWord(object, name).toLowerCase()).join(', ');
-    return { path: `/${group[0]}`, message: `give one of these: ${words}` };
-  });
+  const words = (group: readonly string[]) => group.map((name) => fieldWord(object, name).toLowerCase()).join(', ');
+  return missing.map((group) => ({ path: `/${group[0]}`, message: `give one of these: ${words(group)}` }));
 }
+
+type Refuse = (message: string) => void;
 
 export interface Input extends FormField {
   choices?: readonly Choice[];
   /** Text that the form sends if the user changes nothing. */
   saved: string;
-  /** Converts a text to a value. Returns text that does not fit as it is, and the validation rejects it. */
-  read: (given: string, sent: Fields) => unknown;
+  /**
+   * Converts a text to a value. Returns text that does not fit as it is. The validation rejects it, unless `refuse` was
+   * called with a message.
+   */
+  read: (given: string, sent: Fields, refuse: Refuse) => unknown;
 }
 
 export const ownGroup = 'Your own fields';
@@ -249,14 +255,15 @@ export async function inputsOf(
 ): Promise<Input[]> {
   const { fields, object } = kind;
   const schema = (stored ? kind.schemas.patch : kind.schemas.create) as TObject;
-  const builtIn = fields.map(async (one): Promise<Input> => ({
+  const builtIn = fields.map((one): Input => ({
     ...one,
-    saved: stored ? await formText(one, stored) : '',
-    read: (given, sent) => (one.control === 'phones' ? phonesOf(given, sent, stored) : valueOf(one, given, schema)),
+    saved: stored ? formText(one, stored) : '',
+    read: (given, sent, refuse) =>
+      one.control === 'phones' ? phonesOf(given, sent, refuse, stored) : valueOf(one, given, schema, refuse),
   }));
   const declared = known ?? (object ? await declaredFor(request, { object }) : []);
   const own = object ? ownInputs(declared, (stored as ShownRecord)?.custom_fields) : [];
-  return [...(await Promise.all(builtIn)), ...own];
+  return [...builtIn, ...own];
 }
 
 /** Returns the controls of a form. After a conflict, they keep the user's texts and show the stored texts below. */
@@ -280,8 +287,7 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   const users = await usersOf(request);
   const draw = (inputs: readonly Input[]) =>
     sideBySide(...inputs.map((one) => control(one, texts[one.name] ?? '', controls, users)));
-  const rare = shown.filter(({ isRare }) => isRare);
-  const usual = shown.filter(({ isRare }) => !isRare);
+  const { rare = [], usual = [] } = Object.groupBy(shown, ({ isRare }) => (isRare ? 'rare' : 'usual'));
   const groups = [...Map.groupBy(usual, ({ group }) => group)].map(([legend, inputs]) =>
     legend === '' ? draw(inputs) : group(legend, draw(inputs)),
   );
@@ -296,12 +302,12 @@ export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind
 
 export const usersOf = (request: FastifyRequest): Promise<User[]> => lookUp(request, listUsers);
 
-export async function formText({ name, control }: FormField, record: object): Promise<string> {
+export function formText({ name, control }: FormField, record: object): string {
   const value = Object.hasOwn(record, name) ? (record as Record<string, unknown>)[name] : undefined;
   if (value === null || value === undefined) return '';
   if (control === 'company') return (value as { company_name: string }).company_name;
   if (control === 'lines') return (value as string[]).join('\n');
-  if (control === 'phones') return (value as PhoneNumber[]).map(phoneNumber).join('\n');
+  if (control === 'phones') return (value as PhoneNumber[]).map(lineOf).join('\n');
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
@@ -309,27 +315,27 @@ const linesOf = (given: string): string[] => given.split('\n').flatMap((line) =>
 
 const { read, readText } = await phoneReader();
 
+/** Returns a phone number as one line of a form, although a stored one can have line breaks. */
+const lineOf = (phone: PhoneNumber): string => phoneNumber(phone).replaceAll(/\s+/g, ' ').trim();
+
 /** Reads the phone numbers of a form. A line that shows a stored number keeps it unchanged. */
-function phonesOf(given: string, sent: Fields, stored: Partial<Contact> = {}): PhoneNumber[] {
+function phonesOf(given: string, sent: Fields, refuse: Refuse, stored: Partial<Contact> = {}): PhoneNumber[] {
   // The form of one group has no country.
   const country = sent['location_country'] === undefined ? stored.location_country : text(sent, 'location_country');
-  const known = new Map(stored.phone_numbers?.map((phone) => [phoneNumber(phone), phone]));
+  const known = new Map(stored.phone_numbers?.map((phone) => [lineOf(phone), phone]));
   return linesOf(given).flatMap((line) => {
     const phones = known.has(line) ? [known.get(line)!] : read(line, country ?? '');
-    return phones.length > 0 ? phones : refusePhone(line, 'phone_numbers');
+    if (phones.length === 0) refuse(`“${line}” is not a phone number`);
+    return phones;
   });
 }
 
-function refusePhone(given: string, name: string): never {
-  throw invalid(`“${given}” is not a phone number`, `/${name}`);
-}
-
-function valueOf({ name, control }: FormField, given: string, schema: TObject): unknown {
+function valueOf({ name, control }: FormField, given: string, schema: TObject, refuse: Refuse): unknown {
   const lines = linesOf(given);
   if (control === 'lines' && lines.length > 0) return lines;
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
   if (given.trim() === '') return compile(schema.properties[name]!).isValid(null) ? null : '';
-  if (name === 'mobile_phone' && readText(given, '') === undefined) refusePhone(given, name);
+  if (name === 'mobile_phone' && readText(given, '') === undefined) refuse(`“${given}” is not a phone number`);
   // A text that is no number stays a text, which the validation refuses with a message.
   if (control === 'amount') return readNumber(given) ?? given.trim();
   if (control === 'yes_no') return given === 'true' || (given === 'false' ? false : given);
@@ -338,16 +344,16 @@ function valueOf({ name, control }: FormField, given: string, schema: TObject): 
 }
 
 /** Returns the values that a form changes in a record, or sets in a new one. Leaves out unchanged texts. */
-async function changesOf(inputs: readonly Input[], sent: Fields): Promise<Record<string, unknown>> {
-  const changes: Record<string, unknown> = {};
-  const own: Record<string, unknown> = {};
+function changesOf(inputs: readonly Input[], sent: Fields) {
+  const [body, own]: Record<string, unknown>[] = [{}, {}];
+  const faults: Fault[] = [];
   for (const { name, group, saved, read } of inputs) {
     const given = lastText(sent, name);
     if (sent[name] === undefined || given === asSentBack(saved)) continue;
-    if (group === ownGroup) own[keyOf(name)] = read(given, sent);
-    else changes[name] = await read(given, sent);
+    const [values, path] = group === ownGroup ? [own!, ['custom_fields', keyOf(name)]] : [body!, [name]];
+    values[path.at(-1)!] = read(given, sent, (message) => faults.push({ path: pointerTo(path), message }));
   }
-  return Object.keys(own).length > 0 ? { ...changes, custom_fields: own } : changes;
+  return { body: Object.keys(own!).length > 0 ? { ...body, custom_fields: own } : body!, faults };
 }
 
 /** Returns the last text of a field. A checked box sends its value after the empty text of a hidden field. */
@@ -380,7 +386,13 @@ function ownInputs(declared: readonly DeclaredField[], stored: ShownRecord['cust
       control: isTyped || type === 'long_text' || type === 'choice' ? controlOf(type) : 'text',
       choices: ['', ...choices].map((choice) => [choice, choice || '–']),
       saved: isBox ? (value === true ? 'true' : '') : String(value ?? ''),
-      read: (given) => (given === '' ? (isBox ? false : null) : customValue(one, given, value)),
+      read: (text, _sent, refuse) => {
+        if (text === '') return isBox ? false : null;
+        const given = customValue(one, text, value);
+        const fault = type && faultOfValue({ type, choices }, given);
+        if (fault) refuse(fault);
+        return given;
+      },
     };
   });
 }

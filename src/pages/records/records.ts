@@ -334,9 +334,9 @@ function setting(kind: RecordKind, names: readonly string[], told: string): Act 
       return html`!${when(fields.length > 1, quiet('What you leave empty stays as it is.'))} !${form}`;
     },
     run: async (request, rows) => {
-      const { body } = await bodyOf(request, stored);
+      const { body, faults } = await bodyOf(request, stored);
       if (Object.keys(body).length === 0) throw invalid('give at least one value');
-      requireValid(kind.schemas.patch, body);
+      requireValid(kind.schemas.patch, body, faults);
       const items = rows.map(({ id }) => ({ id, ...body }));
       const done = await writeAll(request, kind, 'update', items);
       if (done === undefined) return backTo(request, kind, 'sent');
