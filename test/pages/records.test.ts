@@ -70,6 +70,13 @@ describe('a view of contacts', () => {
     expect(textOf(await admin.get('/app/contacts?since=2999-01-01'))).toContain('No contact matches');
   });
 
+  test('reads the name of a country in its address in any language', async () => {
+    for (const country of ['Deutschland', 'Germany', 'de'])
+      expect((await admin.get(`/app/contacts?country=${country}&title=CEO`)).location).toBe(
+        '/app/contacts?country=DE&title=CEO',
+      );
+  });
+
   test('is sorted by its heads, up and down, and shows the columns that are chosen', async () => {
     await makeContacts(3);
     const names = (html: string) => html.match(/Ada Lovelace \d(?=\s*<\/a)/g);

@@ -20,6 +20,7 @@ import { forbidden } from '../../errors.ts';
 import { deleteView, listSavedViews, saveView } from '../../queries/accounts/customers.ts';
 import type { SavedView, ViewObject } from '../../queries/accounts/customers.ts';
 import { canonicalId } from '../../text/ids.ts';
+import { countryCodes } from '../../files/phones.ts';
 
 export const pageRows = 25;
 
@@ -37,6 +38,10 @@ type HeadingOf = (request: FastifyRequest, list: string) => Promise<Heading | un
 export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?: HeadingOf): void {
   const { path, title } = builtIn;
   addPage(app, path.replace('/app', ''), forMembers, async (request) => {
+    const country = queryText(request, 'country');
+    // A link can name a country in any language.
+    const code = country && (await countryCodes())(country);
+    if (code && code !== country) return pathWith(path, { ...queryOf(request), country: code });
     const kind = withCustomColumns(builtIn, await declaredFor(request, builtIn));
     const view = viewOf(kind, queryOf(request));
     const filters = filtersOf(kind.controls, view);
@@ -340,11 +345,10 @@ export function savedViews(app: FastifyInstance): void {
 const pathOf = ({ object, query }: Pick<SavedView, 'object' | 'query'>): string =>
   `/app/${object}${query === '' ? '' : `?${query}`}`;
 
-const objectIn = (fields: Fields): ViewObject =>
-  required(
-    objects.find((one) => one === text(fields, 'object')),
-    'table',
-  );
+function objectIn(fields: Fields): ViewObject {
+  const object = objects.find((one) => one === text(fields, 'object'));
+  return required(object, 'table');
+}
 
 const viewsOf = (request: FastifyRequest): Promise<SavedView[]> =>
   lookUp(request, listSavedViews, request.caller.userId);
