@@ -30,14 +30,25 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   expect(textOf(form)).toMatch(/^New task .* Create the task/);
   expect(form.body.match(/name="type" value="\w+"/g)).toEqual(['name="type" value="task"']);
   const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
-  expect(textOf(await add('Nobody'))).toContain('No contact or company “Nobody”. Choose one of the suggestions.');
-  expect(textOf(await add('Lovelace'))).toContain(
-    'Several are found by “Lovelace”: write the e-mail address or the domain.',
-  );
-  expect(textOf(await add('Anne'))).toContain('No contact or company “Anne”.');
+  expect(textOf(await add('Nobody'))).toContain('No contact or company is found by “Nobody”.');
+  expect(textOf(await add('Lovelace'))).toContain('Choose below which one “Lovelace” is');
+  expect(textOf(await add('Anne'))).toMatch(/Which one please choose Anne Lovelace · \S+@\S+/);
   const made = await admin.get((await add('ada lovelace')).location!);
   expect(made.location).toBe(`/app/contacts/${ada}?done=created`);
   expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);
+});
+
+test('a new task asks which one of several with the same name is meant, and tells them apart', async () => {
+  const named = (work_email: string) =>
+    make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: 'Lovelace', work_email }));
+  const second = (await Promise.all(['a@x.example', 'b@x.example'].map(named)))[1]!;
+  const sent = { about: 'Ada Lovelace', type: 'task', title: 'Call', due_on: '' };
+  const asked = await write('/app/activities/new', sent);
+  expect(textOf(asked)).toMatch(
+    /Which one please choose (?=.*Ada Lovelace · a@x\.example)(?=.*Ada Lovelace · b@x\.example)/,
+  );
+  const made = await write('/app/activities/new', { ...sent, which: second });
+  expect((await admin.get(made.location!)).location).toBe(`/app/contacts/${second}?done=created`);
 });
 
 test('a task has a day and a person, stands above the timeline, is completed by a box once, and is opened again', async () => {

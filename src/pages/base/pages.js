@@ -62,8 +62,12 @@ function prepareSuggestions(input) {
     const url = new URL(input.dataset.suggest, location.href);
     url.searchParams.set(input.dataset.parameter ?? 'q', input.value);
     const page = await load(url).catch(() => undefined);
-    const values = [...(page?.querySelectorAll('[data-value], .chooser td a[data-name]') ?? [])];
-    list.replaceChildren(...values.map(({ textContent }) => new Option(textContent, textContent)));
+    const found = [...(page?.querySelectorAll('[data-value], .chooser td a[data-name]') ?? [])];
+    const options = found.map(({ textContent: name, dataset: { name: about } }) => {
+      const isOne = found.filter(({ textContent }) => textContent === name).length === 1;
+      return isOne ? new Option(name, name) : new Option(`${name} · ${about}`, /\S+@\S+/.exec(about)?.[0] ?? name);
+    });
+    list.replaceChildren(...options);
   };
   input.addEventListener('input', () => {
     clearTimeout(waiting);

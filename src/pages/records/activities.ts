@@ -15,7 +15,7 @@ import { activityWords, contactPhone } from '../base/words.ts';
 import { editor, requireRecord, usersOf, userChoices, contactSuggestions, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
-import { companyKind, contactKind, type RecordKind, type References } from './kinds.ts';
+import { aboutOf, companyKind, contactKind, type RecordKind, type References } from './kinds.ts';
 import { fold } from '../../text/fold.ts';
 import type { TakenBack } from '../../queries/history/undo-state.ts';
 import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
@@ -61,9 +61,11 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const draft = sent ?? (stored ? draftOf(stored) : { type: 'task', assigned_to: request.caller.userId });
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
       const more = { faults, theirs, ...(!stored && { about: {} }) };
-      const { input } = controlsFor(draft, faults, {}, ['about']);
-      const about = when(!stored, input('about', 'About', { hint: aboutHint, more: contactSuggestions }));
-      const controls = html`!${about}
+      const { input, choice } = controlsFor(draft, faults, {}, ['about']);
+      const isAsked = !stored && sent && (faults['about'] || text(sent, 'which') !== '');
+      const which = isAsked ? (await foundAbout(request)).found.map(({ id, label }): Choice => [id, label]) : [];
+      const controls = html`!${when(!stored, input('about', 'About', { hint: aboutHint, more: contactSuggestions }))}
+      !${when(which.length > 0, choice('which', 'Which one', [['', 'please choose'], ...which]))}
       !${activityControls(draft, await usersOf(request), more, stored ? activityTypes : ['task'])}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
       return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
@@ -84,23 +86,32 @@ const mostFound = 25;
 
 const aboutHint = 'A contact or a company: its name or its e-mail address.';
 
-/** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
-async function newActivityOf(request: FastifyRequest): Promise<Draft> {
-  const { body, faults = [] } = activityOf(request, undefined);
+/** Finds the contacts and companies that a new task may be about, by their names, and the one that it is about. */
+async function foundAbout(request: FastifyRequest) {
   const given = sentText(request, 'about').trim();
   const search = async (kind: RecordKind) => {
     const { rows } = await ask(request, kind.list, { filters: { search: given }, paginate: { limit: mostFound } });
-    return rows.map((row) => ({ ...kind.workplace(row), names: [kind.nameOf(row), kind.about(row)[0] ?? ''] }));
+    return rows.map((row) => {
+      const names = [kind.nameOf(row), kind.about(row)[0] ?? ''] as const;
+      return { ...kind.workplace(row), id: row.id, names, label: `${names[0]} · ${aboutOf(kind, row) || kind.noun}` };
+    });
   };
   const kinds: RecordKind[] = given === '' ? [] : [contactKind, companyKind];
   const found = (await Promise.all(kinds.map(search))).flat();
   const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
   // With so many, others may have the same name.
-  if (exact.length === 1 && found.length < mostFound) return { body: { ...body, ...exact[0]!.about }, faults };
-  const none =
-    given === '' ? 'name a contact or a company' : `no contact or company “${given}”. Choose one of the suggestions`;
-  const several = `several are found by “${given}”: write the e-mail address or the domain`;
-  const message = found.length > 1 ? several : none;
+  const only = exact.length === 1 && found.length < mostFound ? exact : [];
+  const [one] = [...found.filter(({ id }) => id === sentText(request, 'which')), ...only];
+  return { given, one, found: exact.length > 1 ? exact : found };
+}
+
+/** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
+async function newActivityOf(request: FastifyRequest): Promise<Draft> {
+  const { body, faults = [] } = activityOf(request, undefined);
+  const { given, one, found } = await foundAbout(request);
+  if (one) return { body: { ...body, ...one.about }, faults };
+  const none = given === '' ? 'name a contact or a company' : `no contact or company is found by “${given}”`;
+  const message = found.length > 0 ? `choose below which one “${given}” is, or write its e-mail address` : none;
   return { body, faults: [...faults, { path: '/about', message }] };
 }
 
@@ -129,7 +140,9 @@ const backOf = (found: Activity, request: FastifyRequest): string => backPath(re
 const requireActivity = (request: FastifyRequest): Promise<Activity> =>
   requireRecord(request, 'activity', findActivities);
 
-const references = ['contact_id', 'company_id', 'opportunity_id'] as const;
+const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
+
+const references = Object.keys(nouns) as (keyof typeof nouns)[];
 
 const draftOf = (stored: Activity): Record<string, string> => ({
   type: stored.type,
@@ -353,8 +366,6 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
     </ol>
     !${pager({ first: when(older, place.path), next: next && `${pathWith(place.path, { older: next })}#timeline` })}`;
 }
-
-const nouns = { contact_id: 'contact', company_id: 'company', opportunity_id: 'opportunity' } as const;
 
 const subjectsOf = (activities: readonly Activity[], without = '') =>
   activities

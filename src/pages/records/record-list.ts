@@ -12,7 +12,7 @@ import { forMembers, addPage, formRoutes, question, type FormPage, type Page } f
 import { when, notice, empty, table, searchBox, linkButton, html, count, pathWith, someNames } from '../base/html.ts';
 import { link, dialogLink, buttons, type Html, type Column } from '../base/html.ts';
 import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices, companyKind } from './kinds.ts';
-import { contactKind, readInOrder } from './kinds.ts';
+import { aboutOf, contactKind, readInOrder } from './kinds.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './kinds.ts';
 import { declaredFor, usersOf } from './editor.ts';
 import { Type } from '@sinclair/typebox';
@@ -235,7 +235,7 @@ function chooser(kind: RecordKind, view: View, { rows, matches, users, isAdmin }
   const shown = kind.columns.filter((one, i) => i === 0 || isShown(one, view));
   const named = (row: ShownRecord): Html => {
     const box = chooserBox(row.id, nameOf(row), when(view.ids.includes(row.id), 'checked'));
-    return html`!${box}<a data-name href="${path}/${row.id}">${nameOf(row)}</a>`;
+    return html`!${box}<a data-name="${aboutOf(kind, row)}" href="${path}/${row.id}">${nameOf(row)}</a>`;
   };
   const columns = shown.map((column, i): Column<ShownRecord> => [
     column.head,
