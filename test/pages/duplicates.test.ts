@@ -90,7 +90,8 @@ test('records whose values do not differ are merged by one click, and all such g
   const group = async (mail: string, ...more: object[]) =>
     (await Promise.all(more.map((one) => contact({ work_email: `${mail}@x.example`, ...one })))).toSorted();
   const first = await group('a', {}, { gender: 'f' }, { custom_fields: { Plan: 'gold' } });
-  const others = [...(await group('b', {}, {})), ...(await group('c', {}, {}))];
+  const phones = [{ mobile_phone: '+4915112345678' }, { mobile_phone: '+49 1511 2345678' }];
+  const others = [...(await group('b', {}, {})), ...(await group('c', ...phones))];
   const different = [...(await group('d', { gender: 'm' }, { gender: 'f' }))];
   const page = await admin.get('/app/duplicates');
   expect(textOf(page)).toMatch(

@@ -13,6 +13,8 @@ import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf }
 import { ask, givenIn, notSent, requireCurrent, passing, type Fields } from '../base/requests.ts';
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
+import { customValue } from '../base/words.ts';
+import type { User } from '../../schemas/accounts.ts';
 import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
 import type { FormField, RecordKind, ShownRecord } from './kinds.ts';
 import { usersOf, formText, ownGroup } from './editor.ts';
@@ -207,7 +209,7 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
   const some = groups.map((group) => ({ ...group, ids: group.ids.slice(0, maxCompared) }));
   const ids = some.flatMap((group) => group.ids);
   const byId = new Map((await readInOrder(request, kind, ids)).map((row) => [row.id, row]));
-  const shown = some.map(async (group): Promise<ShownGroup[]> => {
+  return some.flatMap((group): ShownGroup[] => {
     const living = group.ids.flatMap((id) => byId.get(id) ?? []);
     const lines = living.slice(0, maxNamesShown).map((row) => {
       const about = html`<span class="quiet">${aboutOf(kind, row)}</span>`;
@@ -216,9 +218,8 @@ async function shownOf(request: FastifyRequest, { kind }: Search, groups: readon
     });
     const left = Math.max(living.length, group.count) - lines.length;
     const names = html`!${lines} !${when(left > 0, html`<span class="quiet">and ${count(left)} more</span>`)}`;
-    return living.length < 2 ? [] : [{ ...group, names, isEqual: await areEqual(kind, living) }];
+    return living.length < 2 ? [] : [{ ...group, names, isEqual: areEqual(kind, living) }];
   });
-  return (await Promise.all(shown)).flat();
 }
 
 function mergeForm(by: DuplicateKey, groups: readonly ShownGroup[], button: Html): Html {
@@ -292,18 +293,15 @@ async function compare(request: FastifyRequest): Promise<FormPage | string> {
 async function mergeIfEqual(request: FastifyRequest, { kind, merge }: Search, ids: readonly string[]): Promise<number> {
   const rows = await readInOrder(request, kind, ids);
   const [kept, ...others] = rows;
-  if (!kept || !(await areEqual(kind, rows))) return 0;
+  if (!kept || !areEqual(kind, rows)) return 0;
   const given = { id: kept.id, merge_ids: others.map(({ id }) => id), compared: rows };
   const merging = write(request, merge, given).then(() => 1);
   return merging.catch(passing('conflict', 0)).catch(passing('not_found', 0));
 }
 
 /** Returns true if records have the same values in all fields, apart from empty ones and those that a merge unites. */
-async function areEqual(kind: RecordKind, rows: readonly ShownRecord[]): Promise<boolean> {
-  if (rows.length < 2) return false;
-  const texts = comparedFields(kind, rows).map((one) => comparedTexts(one, rows));
-  return !(await Promise.all(texts)).some(differ);
-}
+const areEqual = (kind: RecordKind, rows: readonly ShownRecord[]): boolean =>
+  rows.length > 1 && !comparedFields(kind, rows).some((one) => differ(comparedTexts(one, rows)));
 
 /** Returns the fields of which a merge keeps the value of one record: those of all records, and the records' own. */
 function comparedFields({ fields }: RecordKind, rows: readonly ShownRecord[]): FormField[] {
@@ -314,15 +312,18 @@ function comparedFields({ fields }: RecordKind, rows: readonly ShownRecord[]): F
 
 const ownField = { control: 'text', group: ownGroup, hint: '' } as const;
 
-const textOf = (one: FormField, row: ShownRecord): Promise<string> =>
-  one.group === ownGroup ? formText({ ...one, name: one.label }, row.custom_fields) : formText(one, row);
+/** Returns the value of a field as pages show it. Without users, that of an owner is an id. */
+const shownValue = (one: FormField, row: ShownRecord, users: readonly User[] = []): Html =>
+  one.group === ownGroup
+    ? customValue(new Map(Object.entries(row.custom_fields)).get(one.label) ?? '')
+    : valueOf(one, formText(one, row), row, users);
 
 /** Returns the name of the radio buttons of a field. Browsers would change line breaks in it. */
 const controlOf = (name: string): string => `field_${encodeURIComponent(name)}`;
 
 /** Returns a text for each record's value of a field. Companies of one name have different texts. */
-const comparedTexts = (one: FormField, rows: readonly ShownRecord[]): Promise<string[]> =>
-  Promise.all(rows.map(async (row) => (one.control === 'company' ? companyOf(row) : textOf(one, row))));
+const comparedTexts = (one: FormField, rows: readonly ShownRecord[]): string[] =>
+  rows.map((row) => (one.control === 'company' ? companyOf(row) : shownValue(one, row)));
 
 const companyOf = (row: ShownRecord): string => (row as Partial<ContactDetail>).company?.id ?? '';
 
@@ -350,15 +351,14 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of [...comparedFields(kind, rows), ...kind.fields.filter(({ name }) => unitedFields.has(name))]) {
-    const texts = await comparedTexts(one, rows);
+    const texts = comparedTexts(one, rows);
     if (texts.every((given) => given === '')) continue;
     const isOpen = !unitedFields.has(one.name) && differ(texts);
     const companies = isOpen && one.control === 'company' ? await describeCompanies(request, rows) : undefined;
-    const cells = rows.map(async (row) => {
-      const value = valueOf(one, await textOf(one, row), row, users);
+    const shown = rows.map((row) => {
+      const value = shownValue(one, row, users);
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
-    const shown = await Promise.all(cells);
     lines.push([one.label, isOpen ? radios(controlOf(one.name), texts, shown) : shown]);
   }
   const columns: readonly Column<Line>[] = [
