@@ -2,11 +2,11 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Failure } from '../files/errors-file.ts';
 import { columnNames } from '../files/header.ts';
 import type { CsvLayout } from '../files/layout.ts';
-import { ImportPatch, type ImportObject, type Import, type ImportPreview } from '../schemas/imports.ts';
+import { ImportPatch, type Import, type ImportPreview } from '../schemas/imports.ts';
 import { forMembers, addPage, addAction, question, listPage, type Answer } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
-import { lookUp, search, write, fieldsOf, text, idOf, sentText, pageNumberOf } from './base/requests.ts';
-import { ask, placeIn, notSent, requireValid, refusalOf, sentence, invalid, type Fields } from './base/requests.ts';
+import { lookUp, search, write, fieldsOf, text, idOf, sentText, pageNumberOf, type Fields } from './base/requests.ts';
+import { ask, placeIn, notSent, requireValid, refusalOf, sentence, invalid, textsIn } from './base/requests.ts';
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, type Html, type Column } from './base/html.ts';
 import { fieldWord, statusBadge, progressBar } from './base/words.ts';
@@ -29,12 +29,13 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
-function failureTable(object: ImportObject, layout: CsvLayout | null, failures: readonly Failure[]): Html {
+function failureTable(found: Import, layout: CsvLayout | null, failures: readonly Failure[]): Html {
+  const [would, what] = found.dry_run ? ['would be ', 'What would happen'] : ['', 'What happened'];
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
-  const happened = ({ error, warning }: Failure): Html =>
+  const happened = ({ error = '', warning = error }: Failure): Html =>
     twoLines(
-      error === undefined ? 'written, with a value left out' : 'not written',
-      html`${inWords(object, error ?? warning ?? '')}`,
+      `${would}${error ? 'left out' : 'written, with a value left out'}`,
+      html`${inWords(found.object, warning)}`,
     );
   const valueOf =
     (header: string) =>
@@ -42,11 +43,10 @@ function failureTable(object: ImportObject, layout: CsvLayout | null, failures: 
       html`${shortened((typeof record === 'string' ? record : record[header]) ?? '', 200)}`;
   const columns: readonly Column<Failure>[] = [
     ['Line', ({ line }) => String(line), 'number'],
-    ['What happened', happened, 'long'],
+    [what, happened, 'long'],
     ...headers.slice(0, 30).map((header): Column<Failure> => [header, valueOf(header)]),
   ];
-  const label = 'Records that failed, or were written with values left out';
-  return html`<div class="rows">!${table(label, columns, failures)}</div>`;
+  return html`<div class="rows">!${table('Records to look at', columns, failures)}</div>`;
 }
 
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
@@ -97,6 +97,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const [action = '', ...mode] = text(fields, 'do').split(' ');
     if (mode.length > 0) fields['mode'] = mode.join(' ');
     try {
+      if (!['import', 'start', 'check', 'save'].includes(action)) throw invalid('press one of the buttons');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
       return showImport(request, refusalOf(error));
@@ -185,10 +186,8 @@ async function listsOf(request: FastifyRequest, state: ImportState, sql?: Transa
  * name of the list that the import will create.
  */
 function nextView(fields: Fields): string {
-  const name = text(fields, 'name');
-  const list = name.trim() === '' ? {} : { list_id: 'new', name };
-  const page = text(fields, 'page');
-  return pathWith('', { ...list, page: page === '1' ? '' : page });
+  const { name, page } = textsIn(fields, 'name', 'page');
+  return pathWith('', { list_id: name && 'new', name, page: page === '1' ? '' : page });
 }
 
 const findImport = (request: FastifyRequest): Promise<Import> =>
@@ -317,7 +316,7 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
   !${when(
     failures.length > 0,
     html`<h2>Records to look at</h2>
-      !${when(needsMatch, hint)} !${failureTable(object, state.layout as CsvLayout | null, failures)}`,
+      !${when(needsMatch, hint)} !${failureTable(found, state.layout as CsvLayout | null, failures)}`,
   )}
   !${cursorPager(request, nextCursor)}`;
   const isUnmatched = ({ error }: (typeof failures)[number]) => error === `${match}: is missing`;

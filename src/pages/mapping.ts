@@ -45,10 +45,7 @@ function remarks(found: Import, preview: DetailedPreview, repeated: string): Htm
   const lists: [title: string, faults: Fault[]][] = [
     ['Some letters look wrong:', preview.warnings.filter(({ path }) => path === '/encoding')],
     ['With these settings, something is wrong:', obstaclesTo(found, preview)],
-    [
-      'These of the first records would not be written:',
-      preview.errors.filter((one) => isOfRecord(one) && !isTold(one)),
-    ],
+    ['First records that would be left out:', preview.errors.filter((one) => isOfRecord(one) && !isTold(one))],
     ['What is left out of the file:', preview.warnings.filter(({ path }) => path === '' || path === '/mapping')],
     ['Values of the first records that will be left out:', preview.warnings.filter(isOfRecord)],
   ];
