@@ -12,8 +12,6 @@ export const form = (action: string, body: Html, attributes: Html = ''): Html =>
 
 export const versionField = (shown: object): Html => hidden({ etag: etagOf(shown) });
 
-const sentBefore: Html = notice('This form was sent before. Nothing was done a second time.', 'warning');
-
 export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: number): { rows: Row[]; below: Html } {
   const page = pageNumberOf(request);
   return { rows: all.slice((page - 1) * size, page * size), below: numberedPager(request, all.length > page * size) };
@@ -54,7 +52,7 @@ const usualTexts = {
 
 export function doneNotice(request: FastifyRequest, given: Readonly<Record<string, string>> = {}): Html {
   const done = queryText(request, 'done');
-  if (done === 'sent') return sentBefore;
+  if (done === 'sent') return notice('This form was sent before. Nothing was done a second time.', 'warning');
   const texts: Readonly<Record<string, string>> = { ...usualTexts, ...given };
   return Object.hasOwn(texts, done) ? notice(texts[done]!, 'good', undoButton(request)) : '';
 }

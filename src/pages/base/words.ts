@@ -89,17 +89,9 @@ export const verificationWords: Readonly<Record<VerificationStatus, { word: stri
   unverified: { word: 'not verified', reason: 'Nobody has checked this address yet.', tone: 'plain' },
   verified: { word: 'verified', reason: 'The address accepts mail.', tone: 'good' },
   invalid: { word: 'invalid', reason: 'The address does not accept mail.', tone: 'bad' },
-  accept_all: {
-    word: 'accepts all',
-    reason: 'The mail server accepts every address, so it says nothing about this one.',
-    tone: 'warning',
-  },
+  accept_all: { word: 'accepts all', reason: 'The mail server accepts wrong addresses, too.', tone: 'warning' },
   disposable: { word: 'throw-away', reason: 'The address belongs to a service for throw-away mailboxes.', tone: 'bad' },
-  do_not_mail: {
-    word: 'do not mail',
-    reason: 'The address belongs to a role, such as info@, and not to a person.',
-    tone: 'warning',
-  },
+  do_not_mail: { word: 'do not mail', reason: 'The address is of a role, such as info@.', tone: 'warning' },
   unknown: { word: 'unclear', reason: 'The mail server gave no clear answer.', tone: 'busy' },
 };
 

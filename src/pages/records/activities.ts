@@ -64,7 +64,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const { input, choice } = controlsFor(draft, faults, {}, ['about']);
       const isAsked = !stored && sent && (faults['about'] || text(sent, 'which') !== '');
       const which = isAsked ? (await foundAbout(request)).found.map(({ id, label }): Choice => [id, label]) : [];
-      const controls = html`!${when(!stored, input('about', 'About', { hint: aboutHint, more: contactSuggestions }))}
+      const controls = html`!${when(!stored, input('about', 'About', { hint: 'A contact or a company: its name or its e-mail address.', more: contactSuggestions }))}
       !${when(which.length > 0, choice('which', 'Which one', [['', 'please choose'], ...which]))}
       !${activityControls(draft, await usersOf(request), more, stored ? activityTypes : ['task'])}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
@@ -83,8 +83,6 @@ export async function activities(app: FastifyInstance): Promise<void> {
 export const newTask: Html = linkButton('New task', `${path}/new`, '', 'data-dialog');
 
 const mostFound = 25;
-
-const aboutHint = 'A contact or a company: its name or its e-mail address.';
 
 /** Finds the contacts and companies that a new task may be about, by their names, and the one that it is about. */
 async function foundAbout(request: FastifyRequest) {

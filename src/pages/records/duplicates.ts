@@ -14,7 +14,6 @@ import { ask, givenIn, notSent, requireCurrent, passing, type Fields } from '../
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
 import { customValue } from '../base/words.ts';
-import type { User } from '../../schemas/accounts.ts';
 import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
 import type { FormField, RecordKind, ShownRecord } from './kinds.ts';
 import { usersOf, formText, ownGroup } from './editor.ts';
@@ -313,7 +312,7 @@ function comparedFields({ fields }: RecordKind, rows: readonly ShownRecord[]): F
 const ownField = { control: 'text', group: ownGroup, hint: '' } as const;
 
 /** Returns the value of a field as pages show it. Without users, that of an owner is an id. */
-const shownValue = (one: FormField, row: ShownRecord, users: readonly User[] = []): Html =>
+const shownValue = (one: FormField, row: ShownRecord, users: Parameters<typeof valueOf>[3] = []): Html =>
   one.group === ownGroup
     ? customValue(new Map(Object.entries(row.custom_fields)).get(one.label) ?? '')
     : valueOf(one, formText(one, row), row, users);
@@ -344,10 +343,16 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
     const radio = (id: string, label: Html) => tick('radio', [name, id], label, id === chosen);
     return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(id, shown[i]!)));
   };
-  const names = rows.map((row) => html`${kind.nameOf(row)}`);
   const ids = rows.map(({ id }) => id);
   const lines: Line[] = [
-    ['Stays', radios('keep', ids, names)],
+    [
+      'Stays',
+      radios(
+        'keep',
+        ids,
+        rows.map((row) => html`${kind.nameOf(row)}`),
+      ),
+    ],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of [...comparedFields(kind, rows), ...kind.fields.filter(({ name }) => unitedFields.has(name))]) {

@@ -293,8 +293,8 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   );
   const isOpen = rare.some(({ name }) => faults[name] || Object.hasOwn(changed, name));
   const more = when(rare.length > 0, card(folded('More fields', draw(rare), isOpen)));
-  const note = quiet('Where what is stored now differs from your form, it stands below the field.');
-  return html`!${when(isConflict, note)} !${groups} !${more}`;
+  const note = when(isConflict, quiet('Where what is stored now differs from your form, it stands below the field.'));
+  return html`!${note} !${groups} !${more}`;
 }
 
 export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>

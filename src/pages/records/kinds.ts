@@ -236,10 +236,8 @@ const maxNames = 2_000;
  */
 export function peopleOfCompanies(names: readonly string[]): string {
   // A semicolon separates names, so of a name with one, its longest part is searched for.
-  const parts = names.map((name) => {
-    const [longest] = name.split(';').toSorted((a, b) => b.length - a.length);
-    return longest!.trim();
-  });
+  const longestOf = (texts: readonly string[]) => texts.toSorted((a, b) => b.length - a.length)[0]!;
+  const parts = names.map((name) => longestOf(name.split(';')).trim());
   let length = 0;
   const some = parts.filter((name) => (length += name.length) <= maxNames).slice(0, 100);
   return pathWith('/app/prospects', { job_company_name: some.join('; ') });
@@ -394,11 +392,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   acts: { people: 'See contacts', ...actsOfAll },
   setTogether: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   nameOf: ({ company_name }) => company_name,
-  about: ({ domain, location_locality, location_country }) => [
-    domain,
-    location_locality,
-    countryName(location_country),
-  ],
+  about: (row) => [row.domain, row.location_locality, countryName(row.location_country)],
   likely: ({ company_name }) => company_name.split(' ', 1),
   fields: formFieldsOf(companyTable),
   suggested: () => Promise.resolve({ type: 'prospect' }),
