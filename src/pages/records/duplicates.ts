@@ -229,7 +229,6 @@ function mergeForm(by: DuplicateKey, groups: readonly ShownGroup[], button: Html
 function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, groups: readonly ShownGroup[]): Html {
   const { rows, groups: all, asOf } = found;
   const left = all - (rows.length - groups.length);
-  const common: Column<ShownGroup> = ['In common', ({ value }) => html`${value}`];
   const acts = (group: ShownGroup): Html => {
     const merge = html`<button class="secondary outline" aria-label="Merge ${group.value}">Merge</button>`;
     const path = pathWith(`${section}/compare`, { by, id: group.ids });
@@ -237,7 +236,7 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
       !${when(group.isEqual, mergeForm(by, [group], merge))}`;
   };
   const columns: readonly Column<ShownGroup>[] = [
-    ...(asOf ? [] : [common]),
+    ...(asOf ? [] : [['In common', ({ value }) => html`${value}`] as Column<ShownGroup>]),
     ['Records', ({ names }) => names],
     ['How many', (group) => count(group.count), 'number'],
     ['What to do', (group) => html`<div class="row">!${acts(group)}</div>`],
@@ -343,16 +342,10 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
     const radio = (id: string, label: Html) => tick('radio', [name, id], label, id === chosen);
     return rows.map(({ id }, i) => (texts[i] === '' ? shown[i]! : radio(id, shown[i]!)));
   };
+  const names = rows.map((row) => html`${kind.nameOf(row)}`);
   const ids = rows.map(({ id }) => id);
   const lines: Line[] = [
-    [
-      'Stays',
-      radios(
-        'keep',
-        ids,
-        rows.map((row) => html`${kind.nameOf(row)}`),
-      ),
-    ],
+    ['Stays', radios('keep', ids, names)],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
   for (const one of [...comparedFields(kind, rows), ...kind.fields.filter(({ name }) => unitedFields.has(name))]) {
