@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
 import { companyBody, contactBody, make, opportunityBody } from '../setup/factories.ts';
-import { adminOfEachTest, textOf } from './visitor.ts';
+import { adminOfEachTest, expectPage, filledFields, textOf } from './visitor.ts';
 
 const app = await startApp();
 const { customer, admin } = adminOfEachTest(app);
@@ -19,6 +19,19 @@ test("a note that is written on a contact's page stands in its timeline, with it
   expect(page.body).not.toContain('<b>two</b>');
   const [note] = await activitiesOf({ contact_id: id });
   expect(note).toMatchObject({ type: 'note', title: '', created_by: { type: 'user', id: admin.user.userId } });
+});
+
+test('a note on the page of a contact that others have merged meanwhile stays in the composer of the one that is left', async () => {
+  const [kept, merged] = [await makeContact(), await makeContact()];
+  const { form_token = '' } = await admin.fieldsOf(`/app/contacts/${merged}`, `/app/contacts/${merged}`);
+  await customer.post('/contacts/merge', { id: kept, merge_ids: [merged] });
+  const sent = { form_token, type: 'note', body: 'Wants a demo', contact_id: merged };
+  const refused = await admin.post(`/app/contacts/${merged}`, sent);
+  expectPage(refused, 409, /Somebody has merged the contact into this one .* Wants a demo/);
+  expect(refused.body).toContain(`action="/app/contacts/${kept}"`);
+  const again = { ...filledFields(refused.body, `/app/contacts/${kept}`), type: 'note', body: sent.body };
+  expect((await admin.post(`/app/contacts/${kept}`, again)).status).toBe(303);
+  expect(await activitiesOf({ contact_id: kept })).toMatchObject([{ body: 'Wants a demo' }]);
 });
 
 test('a new task from Tasks or Today is about the contact or company that its form names, and asks if several are', async () => {
@@ -49,6 +62,9 @@ test('a new task asks which one of several with the same name is meant, and tell
   );
   const made = await write('/app/activities/new', { ...sent, which: second });
   expect((await admin.get(made.location!)).location).toBe(`/app/contacts/${second}?done=created`);
+  const grace = await make(customer, '/contacts', contactBody({ first_name: 'Grace', last_name: 'Hopper' }));
+  const corrected = await write('/app/activities/new', { ...sent, about: 'Grace Hopper', which: second });
+  expect((await admin.get(corrected.location!)).location).toContain(grace);
 });
 
 test('a task has a day and a person, stands above the timeline, is completed by a box once, and is opened again', async () => {

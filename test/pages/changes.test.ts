@@ -93,7 +93,7 @@ test("after the undo of a merge the contact's page tells that it was taken back,
   const paths = ids.map((id) => `/app/contacts/${id}`);
   const { location: survivor } = await admin.get(paths[1]!);
   expect(survivor).toBe(`${paths[0]}?done=replaces`);
-  expectPage(await admin.get(survivor!), 200, 'It was merged into this one.');
+  expectPage(await admin.get(survivor!), 200, 'The contact that you opened was merged into this one.');
   expect(textOf(await admin.get(paths[0]!))).toMatch(/merged Ada Lovelace into it .* See the change · Undo the merge /);
   await undo(`/app/changes/${merge}/undo`);
   const [kept, merged] = await Promise.all(paths.map((path) => admin.get(path)));

@@ -99,7 +99,7 @@ async function foundAbout(request: FastifyRequest) {
   const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
   // With so many, others may have the same name.
   const only = exact.length === 1 && found.length < mostFound ? exact : [];
-  const [one] = [...found.filter(({ id }) => id === sentText(request, 'which')), ...only];
+  const one = only[0] ?? found.find(({ id }) => id === sentText(request, 'which'));
   return { given, one, found: exact.length > 1 ? exact : found };
 }
 

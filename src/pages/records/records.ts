@@ -23,6 +23,7 @@ import { conflict, DomainError, forbidden } from '../../errors.ts';
 import type { ExportFormat } from '../../schemas/files.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
+import { statuses } from '../../plugins/error-handler.ts';
 import type { Transaction } from '../../database/db.ts';
 import { createList, findList } from '../../queries/crm/lists.ts';
 import type { Batch } from '../../queries/records/batches.ts';
@@ -33,13 +34,16 @@ import { ListCreate } from '../../schemas/lists.ts';
 
 function recordView(app: FastifyInstance, kind: RecordKind): void {
   const { path, noun } = kind;
-  recordPage(app, `${path.replace('/app', '')}/:id`, async (request, refused) => {
+  recordPage(app, `${path.replace('/app', '')}/:id`, async (request, given) => {
     const list = listBefore(request, kind);
     if (list !== queryText(request, 'in')) return pathWith(urlOf(request), { in: list });
     const id = idOf(request, noun);
-    const [found] = await lookUp(request, kind.find, [id]);
-    const successor = found ? id : required((await lookUp(request, findSuccessors, [id])).get(id), noun);
-    if (!found) return pathWith(`${path}/${successor}`, { done: 'replaces' });
+    const [asked] = await lookUp(request, kind.find, [id]);
+    const successor = asked ? id : required((await lookUp(request, findSuccessors, [id])).get(id), noun);
+    if (!asked && request.method !== 'POST') return pathWith(`${path}/${successor}`, { done: 'replaces' });
+    const merged = `Somebody has merged the ${noun} into this one meanwhile. Press the button again to save it here.`;
+    const refused = asked ? given : { faults: { '': merged }, status: statuses.conflict };
+    const found = asked ?? required((await lookUp(request, kind.find, [successor]))[0], noun);
     const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, kind)]);
     const inputs = await inputsOf(request, kind, found, declared);
     const values = valuesOf(inputs, found, users);
@@ -68,7 +72,11 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         .join(' · '),
       actions: html`!${beside} !${linkButton('Merge', mergeListAddress(kind, found), 'secondary outline')}
       !${editLinks(here, list)}`,
-      done: { listed: 'Its lists are changed.', merged: 'They are merged.', replaces: 'It was merged into this one.' },
+      done: {
+        listed: 'Its lists are changed.',
+        merged: 'They are merged.',
+        replaces: `The ${noun} that you opened was merged into this one.`,
+      },
       body: workplace(
         happened,
         `About this ${noun}`,
