@@ -37,8 +37,8 @@ interface Editable<Row> {
   bodyOf: (request: FastifyRequest, stored: Row | undefined) => Promise<Draft> | Draft;
   controls: (form: EditForm<Row>, request: FastifyRequest) => Promise<Html> | Html;
   /**
-   * Returns a notice of what the user may not want, such as a second record of the same person, or undefined. The user
-   * can save the form all the same.
+   * Returns a notice of what the user may not want, such as a second record of the same person. Returns an empty text or
+   * undefined if there is nothing. The user can save the form all the same.
    */
   doubt?: (request: FastifyRequest, body: never, id?: string) => Promise<Html | undefined>;
   /** Further buttons. A button with the name `do` and the value `preview` only shows the form again. */
@@ -148,8 +148,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
         });
     const isGone = !isNew && !stored;
     const isConflict = refused.status === statuses.precondition_failed;
-    // An act on rows is done without a look at what is stored, so what others have changed stays a conflict.
-    const etag = stored && rowAct(request) === '' ? tagOf(stored) : sentText(request, 'etag');
+    // Only a conflict shows what others have stored. Else, what they have changed meanwhile stays a conflict.
+    const etag = stored && (!sent || isConflict) ? tagOf(stored) : sentText(request, 'etag');
     return {
       ...(stored && { action: urlOf(request) }),
       ...(refused.doubt && { above: refused.doubt }),
@@ -172,7 +172,7 @@ export async function requireRecord<Row>(request: FastifyRequest, noun: string, 
   return required(found, noun);
 }
 
-/** Returns the doubt about a name that another record has, if there is one. */
+/** Returns a warning if another record has the same name, else an empty text. */
 export function nameTaken(noun: string, path: string, other?: { id: string; name: string }): Html {
   if (!other) return '';
   const advice = html`!${link(other.name, `${path}/${other.id}`)}. Change the name, or save it all the same.`;
@@ -235,8 +235,8 @@ export interface Input extends FormField {
   /** Text that the form sends if the user changes nothing. */
   saved: string;
   /**
-   * Converts a text to a value. Returns text that does not fit as it is. The validation rejects it, unless `refuse` was
-   * called with a message.
+   * Converts a text to a value. Returns text that does not fit as it is, and the validation rejects it. Calls `refuse`
+   * with a message that is better than that of the validation.
    */
   read: (given: string, sent: Fields, refuse: Refuse) => unknown;
 }
