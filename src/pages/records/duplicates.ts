@@ -310,11 +310,14 @@ function comparedFields({ fields }: RecordKind, rows: readonly ShownRecord[]): F
 
 const ownField = { control: 'text', group: ownGroup, hint: '' } as const;
 
-/** Returns the value of a field as pages show it. Without users, that of an owner is an id. */
-const shownValue = (one: FormField, row: ShownRecord, users: Parameters<typeof valueOf>[3] = []): Html =>
-  one.group === ownGroup
-    ? customValue(new Map(Object.entries(row.custom_fields)).get(one.label) ?? '')
-    : valueOf(one, formText(one, row), row, users);
+/** Returns the value of a field as pages show it. If `users` is empty, an owner is shown as an id. */
+function shownValue(one: FormField, row: ShownRecord, users: Parameters<typeof valueOf>[3] = []): Html {
+  if (one.group === ownGroup) return customValue(new Map(Object.entries(row.custom_fields)).get(one.label) ?? '');
+  const stored = formText(one, row);
+  // Other pages leave out words beside the number.
+  if (one.name === 'mobile_phone' && /[^\d\s()+./-]/.test(stored)) return html`${stored}`;
+  return valueOf(one, stored, row, users);
+}
 
 /** Returns the name of the radio buttons of a field. Browsers would change line breaks in it. */
 const controlOf = (name: string): string => `field_${encodeURIComponent(name)}`;
