@@ -7,8 +7,8 @@ import { words } from '../text/fold.ts';
 import { Declaration, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, controlsFor, hidden } from './base/forms.ts';
-import { lookUp, search, write, givenIn, queryText, textsIn, required, requireCurrent } from './base/requests.ts';
-import { requireValid, invalid, sentText, type Refused } from './base/requests.ts';
+import { lookUp, search, write, givenIn, linesIn, textsIn, required, requireCurrent } from './base/requests.ts';
+import { requireValid, invalid, type Refused } from './base/requests.ts';
 import { when, acts, empty, table, linkButton, buttons, html, link, panel, pathWith, quiet } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { plain, typeWords } from './base/words.ts';
@@ -71,7 +71,10 @@ const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
     '',
     (one) =>
       one.label === undefined
-        ? link('Give it a type', pathWith(`${section}/${object}/new`, { key: one.key, label: one.key, type: one.type }))
+        ? link(
+            'Give it a type',
+            pathWith(`${section}/${object}/new`, { found: one.key, label: one.key, type: one.type }),
+          )
         : acts(pathOf(object, one), one.label, { edit: 'Change', remove: 'Remove' }),
   ],
 ];
@@ -102,7 +105,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   if (stored) requireCurrent(request, stored);
   if (type === 'choice' && choices.length === 0) throw invalid('write at least one choice', '/choices');
   const isKey = keyPattern.test(key) && [...key].length <= 64;
-  if (!isKey) throw invalid('use at most 64 letters, digits and _, such as start_date', '/key');
+  if (!isKey) throw invalid('give a key such as start_date: at most 64 characters, and not . or ..', '/key');
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(Declaration, body);
   await db.transaction(async (sql) => {
@@ -114,10 +117,12 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
 }
 
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
-  const { key, label, type, choices } = textsIn(givenIn(request), 'key', 'label', 'type', 'choices');
+  const given = givenIn(request);
+  const { key, label, type, choices } = textsIn(given, 'key', 'label', 'type', 'choices');
   const lines = choices.split('\n').map((line) => line.trim());
   return {
-    key: stored?.key ?? key,
+    // The key of a found field can begin with white space.
+    key: stored?.key ?? (linesIn(given, 'found') || key),
     label,
     type: type as DeclaredField['type'],
     choices: type === 'choice' ? [...new Set(lines.filter((line) => line !== ''))] : [],
@@ -132,8 +137,8 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   const theirs = stored && status === statuses.precondition_failed ? textsOf(stored) : {};
   const { input, choice, area } = controlsFor(textsOf(draft), faults, theirs, ['label']);
   const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
-  const found = queryText(request, 'key') || sentText(request, 'found');
-  const key = found ? hidden({ key: found, found }) : input('key', 'Key', { hint });
+  const found = linesIn(givenIn(request), 'found');
+  const key = found ? hidden({ found }) : input('key', 'Key', { hint });
   return {
     title: stored ? `Change ${stored.label}` : found ? `Give ${found} a type` : `New field of ${object}`,
     lead: when(found, html`Key: <code>${found}</code>`),

@@ -34,7 +34,7 @@ test.each(['.', '..'])(
   'the page of fields declares no field with the key %s, whose pages no browser could open',
   async (key) => {
     const refused = await admin.submit('/app/fields/contacts/new', { key, label: 'Odd', type: 'text' });
-    expectPage(refused, 400, 'Use at most 64 letters, digits and _, such as start_date.');
+    expectPage(refused, 400, 'Give a key such as start_date: at most 64 characters, and not . or ..');
     expect(await declared()).toEqual([]);
   },
 );
@@ -52,14 +52,14 @@ test('a key that is made from a name of whole characters has whole characters', 
 });
 
 test('the page of fields offers a type for a field that records have', async () => {
-  await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file': 'x' } }));
+  await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file ': 'x' } }));
   const { body } = await admin.get('/app/fields');
   expect(textOf({ body })).toContain('Rank & file Rank & file not set, so not in rules and tables Give it a type');
-  const link = /href="([^"]+new\?key[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
+  const link = /href="([^"]+new\?found[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
   expectPage(await admin.submit(link, { label: '', type: 'choice' }), 400, 'Key: Rank & file');
   expect((await admin.get(link)).body).not.toContain('<input type="text" id="key"');
   expect((await admin.submit(link, { type: 'text' })).status).toBe(303);
-  expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file', label: 'Rank & file', type: 'text' }]);
+  expect(await declared()).toMatchObject([{ name: 'custom_fields.Rank & file ', label: 'Rank & file', type: 'text' }]);
 });
 
 const all = {
