@@ -70,7 +70,8 @@ export async function approvals(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/approvals/:id', forAdmins, {
     show: showOne,
     act: async (request) => {
-      const done = { true: 'approved', false: 'refused' }[sentText(request, 'approve')];
+      const given = sentText(request, 'approve');
+      const done = given === 'true' ? 'approved' : given === 'false' && 'refused';
       if (!done) throw invalid('say whether the call may run');
       await decideCall(request, idOf(request, 'approval'), done === 'approved');
       return `${section}?done=${done}`;
@@ -201,8 +202,9 @@ function audit(app: FastifyInstance): void {
     const names = new Map([...actors, ...keys.map(({ id, name }) => [`key ${id}`, `API key ${name}`] as const)]);
     const by = ({ actor }: AuditEvent): string => names.get(actor) ?? actor;
     const about = ({ user_id, api_key_id, details: { webhook, host, key, name } }: AuditEvent): Html =>
+      (api_key_id && name && link(`API key ${name}`, keySection)) ??
       links.get(user_id ?? api_key_id ?? webhook ?? '') ??
-      (key ? link(key, '/app/fields') : html`${host ?? name ?? 'your company'}`);
+      (key ? link(key, '/app/fields') : html`${host ?? name ?? (api_key_id ? 'an earlier key' : 'your company')}`);
     const choice = (name: string, label: string, textOf: (one: AuditEvent) => string): Html => {
       const pairs = ['', ...new Set(all.map(textOf))].toSorted().map((one) => [one, one || 'any'] as const);
       return filterChoice(name, label, pairs, queryText(request, name));
@@ -211,12 +213,12 @@ function audit(app: FastifyInstance): void {
     const events = all.filter((one) => isAsked('what', eventWord(one)) && isAsked('by', by(one)));
     return listPage({
       title: 'Audit log',
-      lead: `Logins, and changes of API keys, users, webhooks and fields. They are kept for good; the newest ${count(maxEvents)} are here.`,
+      lead: `Logins, approvals, and changes of API keys, users, webhooks and fields. They are kept for good; the newest ${count(maxEvents)} are here.`,
       above: filters('/app/audit', html`!${choice('what', 'What', eventWord)} !${choice('by', 'By', by)}`),
       columns: [
         ['When', (one) => moment(one.created_at)],
         ['What', (one) => line(eventWord(one))],
-        ['Whom', about],
+        ['About', about],
         ['By', (one) => html`${by(one)}`],
         ['Address', (one) => html`${one.address ?? '–'}`],
         ['Details', detailsOf, 'long'],
