@@ -63,9 +63,12 @@ function prepareSuggestions(input) {
     url.searchParams.set(input.dataset.parameter ?? 'q', input.value);
     const page = await load(url).catch(() => undefined);
     const found = [...(page?.querySelectorAll('[data-value], .chooser td a[data-name]') ?? [])];
-    const options = found.map(({ textContent: name, dataset: { name: about } }) => {
-      const isOne = found.filter(({ textContent }) => textContent === name).length === 1;
-      return isOne ? new Option(name, name) : new Option(`${name} · ${about}`, /\S+@\S+/.exec(about)?.[0] ?? name);
+    const options = found.map(({ textContent: name, dataset: { name: about = '' } }) => {
+      const mail = /\S+@\S+/.exec(about)?.[0];
+      const isOf = (part) =>
+        found.filter((one) => one.textContent === part || one.dataset.name?.includes(part)).length === 1;
+      if (isOf(name) || about === '') return new Option(name, name);
+      return new Option(`${name} · ${about}`, mail && isOf(mail) ? mail : name);
     });
     list.replaceChildren(...options);
   };
