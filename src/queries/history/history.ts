@@ -342,7 +342,7 @@ export async function sumChanges(
         min(source) as source,
         (array_agg(actor order by position))[1] as actor,
         min(occurred_at) as occurred_at,
-        (array_agg(record_id order by position))[1] as record_id,
+        min(record_id::text) as record_id,
         count(distinct record_id) as records,
         count(*) filter (where data ->> 'merged_into' is not null) as merged
       from journal
