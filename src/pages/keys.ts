@@ -331,7 +331,7 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
   return listPage({
     title: 'API keys',
-    lead: 'A program works with your data by a key, which may do what is ticked in it.',
+    lead: 'A program needs a key to work with your data. It may do only what you allow when you issue it.',
     done: {
       revoked: 'The key is revoked. It has stopped working.',
       capped: 'The limits are changed. They count from the next call on.',

@@ -85,7 +85,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
       done: notices,
       columns,
       rows,
-      none: ['No endpoints yet', 'Add the URL of a program that shall hear of changes at once.', 'hook'],
+      none: ['No endpoints yet', 'Add the URL of a program that should be told about changes at once.', 'hook'],
       add: when(rows.length < maxEndpoints, linkButton('New endpoint', `${section}/new`)),
     });
   });

@@ -89,9 +89,13 @@ export const verificationWords: Readonly<Record<VerificationStatus, { word: stri
   unverified: { word: 'not verified', reason: 'Nobody has checked this address yet.', tone: 'plain' },
   verified: { word: 'verified', reason: 'The address accepts mail.', tone: 'good' },
   invalid: { word: 'invalid', reason: 'The address does not accept mail.', tone: 'bad' },
-  accept_all: { word: 'accepts all', reason: 'The mail server accepts wrong addresses, too.', tone: 'warning' },
+  accept_all: {
+    word: 'accepts all',
+    reason: 'The server accepts every address, so this one may not exist.',
+    tone: 'warning',
+  },
   disposable: { word: 'throw-away', reason: 'The address belongs to a service for throw-away mailboxes.', tone: 'bad' },
-  do_not_mail: { word: 'do not mail', reason: 'The address is of a role, such as info@.', tone: 'warning' },
+  do_not_mail: { word: 'do not mail', reason: 'The address belongs to a role, such as info@.', tone: 'warning' },
   unknown: { word: 'unclear', reason: 'The mail server gave no clear answer.', tone: 'busy' },
 };
 

@@ -227,8 +227,8 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
     <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
     <h2>Rules</h2>
     <p class="quiet">
-      Contacts that match the rules come into the list by themselves, now and later. Without rules, you put contacts in
-      by hand. Each “or” begins another group of rules: a contact that matches one whole group is in the list.
+      Contacts are in the list as long as they match the rules. Without rules, you put contacts in by hand. Each “or”
+      begins another group of rules: a contact that matches one whole group is in the list.
     </p>
     !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}
     <p class="quiet">Your own fields can be chosen here once an admin has set them up under “Fields”.</p>`;
@@ -273,10 +273,10 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || 'Choose a value']);
     if (words && isPlural(operator)) {
       const chosen = partsOf(given).filter(Boolean);
-      const box = (one: string) => tick('checkbox', [`value-${i}`, one], html`${one}`, chosen.includes(one), fault);
+      const box = (one: string) => tick('checkbox', [`value-${i}`, one], html`${one}`, chosen.includes(one));
       const boxes = [...new Set([...chosen, ...words])].map(box);
       return html`!${hidden({ value: '' })}
-        <fieldset !${spoken(i, 'values')}>!${boxes}</fieldset>`;
+        <fieldset !${spoken(i, 'values')} !${fault}>!${boxes}</fieldset>`;
     }
     if (words) return choice(i, 'value', 'value', some, given, fault);
     const hint = when(kind === 'number', 'inputmode="decimal"');

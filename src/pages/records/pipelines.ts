@@ -87,15 +87,17 @@ const isFilled = (row: StageRow): boolean => row.id + row.name + row.probability
 function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
   const rows = rowsOf(fields).filter(isFilled);
   // References by name ignore case and accents.
-  const isSame = (one: StageRow, other: StageRow): boolean =>
-    fold(one.name) === fold(other.name) || (one.id !== '' && fold(one.id) === fold(other.id));
-  const isRepeated = (row: StageRow, i: number): boolean => rows.findIndex((other) => isSame(other, row)) < i;
+  const isRepeated =
+    (member: 'id' | 'name') =>
+    (row: StageRow, i: number): boolean =>
+      row[member] !== '' && rows.findIndex((other) => fold(other[member]) === fold(row[member])) < i;
   const wrong = (member: keyof StageRow, message: string, isWrong: (row: StageRow, i: number) => boolean) =>
     rows.flatMap((row, i) => (isWrong(row, i) ? [{ path: `/stages/${i}/${member}`, message }] : []));
   const faults = [
     ...(rows.length === 0 ? [{ path: '/stages', message: 'a pipeline needs at least one stage' }] : []),
     ...wrong('name', 'give the stage a name, or remove it', ({ name }) => name === ''),
-    ...wrong('name', 'another stage has this name: choose a different one, or remove it', isRepeated),
+    ...wrong('name', 'another stage has this name: choose a different one, or remove it', isRepeated('name')),
+    ...wrong('name', 'this stage stands twice: remove one of them', isRepeated('id')),
     ...wrong('probability_percentage', 'write a whole number from 0 to 100', (row) => !hasPercent(row)),
   ];
   const stages = rows.map(({ id, ...row }) => ({
@@ -113,8 +115,8 @@ const draftOf = (stages: readonly (NewStage & { id?: string })[]) =>
   });
 
 /**
- * Returns the stages of a form that is shown again. Leaves out empty rows, which faults do not count, but not while rows
- * are edited. After a conflict with `stored`, adds stages that others have added meanwhile or that cannot go, each in its
+ * Returns the stages of a form that is shown again. Removes empty rows, because the indexes in faults skip them.
+ * Keeps them while the user edits rows. After a conflict with `stored`, adds stages that others have added meanwhile or that cannot go, each in its
  * place, and leaves out those that others have deleted.
  */
 function currentRows(sent: Fields, stored: Pipeline | undefined, isEdited: boolean): StageRow[] {
