@@ -153,7 +153,7 @@ describe('pipelines', () => {
       ['Order', '100', 'WON', stages[1]!.id],
       ['Deal', '100', 'WON', stages[1]!.id],
     ]);
-    expectPage(await admin.submit(path, { name: 'Dealers', ...twice }), 400, 'Another stage has this name');
+    expectPage(await admin.submit(path, { name: 'Dealers', ...twice }), 400, 'This stage stands twice');
   });
 
   test('take an opportunity from a pipeline of another currency only with its amounts written anew', async () => {
