@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, productBody } from '../setup/factories.ts';
+import { contactBody, make, opportunityBody, productBody } from '../setup/factories.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf } from './visitor.ts';
 
 const app = await startApp();
@@ -80,6 +80,26 @@ test.each([
   expect((await customer.get(`${api}/${id}`)).status).toBe(200);
   expect((await admin.post(`/app/${path}/delete`, filledFields(refused.body, `/app/${path}/delete`))).status).toBe(303);
   expect((await customer.get(`${api}/${id}`)).status).toBe(404);
+});
+
+test('a form with faults shows what somebody has changed meanwhile, and does not overwrite it unseen', async () => {
+  const id = await make(customer, '/contacts', contactBody({ job_title: 'Analyst' }));
+  const path = `/app/contacts/${id}/edit`;
+  const opened = await admin.fieldsOf(path);
+  await customer.patch(`/contacts/${id}`, { job_title: 'Countess' });
+  const refused = await admin.post(path, { ...opened, work_email: 'none', phone_numbers: 'abc\ndef' });
+  const both = /Somebody changed this .*Must be an e-mail .*“abc” is not .*“def” is not .*Stored now: Countess/;
+  expectPage(refused, 400, both);
+  const again = { ...filledFields(refused.body, path), work_email: 'ada@x.example' };
+  expect((await admin.post(path, again)).status).toBe(303);
+});
+
+test('an opportunity cannot be given to an unknown user, and says so with its other faults', async () => {
+  const elsewhere = crypto.randomUUID();
+  const id = await make(customer, '/opportunities', await opportunityBody(customer));
+  const path = `/app/opportunities/${id}/edit`;
+  const refused = await admin.submit(path, { name: '', user_id_assigned: elsewhere });
+  expectPage(refused, 400, /Must not be empty.*Choose a colleague/);
 });
 
 type Fields = Record<string, string | string[]>;

@@ -277,7 +277,7 @@ export function requireCurrent(request: FastifyRequest, stored: object): void {
 /** Returns the refusal of a form. @param path of the field, after a slash. Empty: the whole form */
 export const invalid = (message: string, path = ''): DomainError => validationFailed([{ path, message }]);
 
-const conflictText =
+export const conflictText =
   'Somebody changed this meanwhile, and nothing of yours is done yet. Look at it, and press the button again if you still want it.';
 
 /**
@@ -297,9 +297,11 @@ export function byField(faults: readonly Fault[]): Faults {
   const texts: Record<string, string[]> = {};
   for (const { path, message } of faults) (texts[controlAt(path)] ??= []).push(sentence(message));
   return Object.fromEntries(
-    Object.entries(texts).map(([name, all]) => [name, name === 'products' ? [...new Set(all)].join(' ') : all[0]!]),
+    Object.entries(texts).map(([name, all]) => [name, rowControls.has(name) ? [...new Set(all)].join(' ') : all[0]!]),
   );
 }
+
+const rowControls: ReadonlySet<string> = new Set(['products', 'phone_numbers']);
 
 function controlAt(path: string): string {
   const [name = '', key] = tokensOf(path);

@@ -10,7 +10,17 @@ import { compile } from '../../validation/validator.ts';
 import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
-import { requireValid, text, asSentBack, unchanged, customName, keyOf, queryText, ask } from '../base/requests.ts';
+import {
+  requireValid,
+  text,
+  asSentBack,
+  unchanged,
+  conflictText,
+  customName,
+  keyOf,
+  queryText,
+  ask,
+} from '../base/requests.ts';
 import type { Fields, Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
@@ -66,6 +76,8 @@ export interface EditForm<Row> extends Refused {
   isConflict: boolean;
 }
 
+const ownerNames: ReadonlySet<string> = new Set(['assigned_to', 'user_id_assigned']);
+
 type BodyIn = (sql: Transaction) => Promise<never>;
 
 /**
@@ -97,12 +109,11 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const { customerId } = request.caller;
       const [found, etag] = [await about(request), sentText(request, 'etag')];
       const saved = pathWith(backOf(found, request), { done: 'changed' });
-      if (etag !== tagOf(found)) {
-        if ((await sentEarlier(request)) === 'same') return saved;
-        throw preconditionFailed();
-      }
+      const isCurrent = etag === tagOf(found);
+      if (!isCurrent && (await sentEarlier(request)) === 'same') return saved;
       const bodyIn = await read(request, kind.schemas.patch, found);
       if (typeof bodyIn !== 'function') return bodyIn;
+      if (!isCurrent) throw preconditionFailed();
       await once(request, async (sql) => kind.update(sql, customerId, found.id, await bodyIn(sql), etag));
       return saved;
     },
@@ -125,9 +136,11 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   /** Reads and checks a form. Returns the function that completes its body, or why the form is shown again. */
   async function read(request: FastifyRequest, schema: object, stored?: Row): Promise<Refused | BodyIn> {
     const { body, faults = [], complete } = await kind.bodyOf(request, stored);
-    const { assigned_to: owner } = body as { assigned_to?: string | null };
-    const isUser = !owner || (await usersOf(request)).some(({ id }) => id === owner);
-    requireValid(schema, body, isUser ? faults : [...faults, { path: '/assigned_to', message: 'choose a colleague' }]);
+    const users = await usersOf(request);
+    const isNobody = (owner: unknown): boolean => owner !== '' && users.every(({ id }) => id !== owner);
+    const owners = Object.entries(body).filter(([name, id]) => ownerNames.has(name) && id !== null && isNobody(id));
+    const others = owners.map(([name]) => ({ path: `/${name}`, message: 'choose a colleague' }));
+    requireValid(schema, body, [...faults, ...others]);
     if (isPreview(request)) return notSent;
     const doubt = await kind.doubt?.(request, body as never, stored?.id);
     // The form may have been changed since, so an answer holds only for what was asked. What the form itself has created
@@ -147,16 +160,19 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
           throw error;
         });
     const isGone = !isNew && !stored;
-    const isConflict = refused.status === statuses.precondition_failed;
-    // Only a conflict shows what others have stored. Else, what they have changed meanwhile stays a conflict.
+    // An act on rows is done without a look at what is stored, so what others have changed stays a conflict.
+    const isStale = stored && sent && rowAct(request) === '' && sentText(request, 'etag') !== tagOf(stored);
+    const isConflict = isStale === true;
+    const shown = isConflict ? { ...refused, faults: { ...refused.faults, '': conflictText } } : refused;
     const etag = stored && (!sent || isConflict) ? tagOf(stored) : sentText(request, 'etag');
     return {
+      refused: shown,
       ...(stored && { action: urlOf(request) }),
       ...(refused.doubt && { above: refused.doubt }),
       ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
       title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${newNoun}`,
       body: html`!${stored ? hidden({ etag }) : ''}
-        !${await kind.controls({ ...refused, stored, sent, isConflict }, request)}
+        !${await kind.controls({ ...shown, stored, sent, isConflict }, request)}
         <div class="buttons stay">
           !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${isNew ? `Create the ${newNoun}` : `Save the ${noun}`}</button>`}
           !${kind.buttons ?? ''}
@@ -322,9 +338,10 @@ const lineOf = (phone: PhoneNumber): string => phoneNumber(phone).replaceAll(/\s
 function phonesOf(given: string, sent: Fields, refuse: Refuse, stored: Partial<Contact> = {}): PhoneNumber[] {
   // The form of one group has no country.
   const country = sent['location_country'] === undefined ? stored.location_country : text(sent, 'location_country');
-  const known = new Map(stored.phone_numbers?.map((phone) => [lineOf(phone), phone]));
+  const known = [...(stored.phone_numbers ?? [])];
   return linesOf(given).flatMap((line) => {
-    const phones = known.has(line) ? [known.get(line)!] : read(line, country ?? '');
+    const at = known.findIndex((phone) => lineOf(phone) === line);
+    const phones = at === -1 ? read(line, country ?? '') : known.splice(at, 1);
     if (phones.length === 0) refuse(`“${line}” is not a phone number`);
     return phones;
   });

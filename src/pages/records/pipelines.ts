@@ -129,11 +129,11 @@ function currentRows(sent: Fields, stored: Pipeline | undefined, isEdited: boole
 }
 
 async function controls(form: EditForm<Pipeline>, request: FastifyRequest): Promise<Html> {
-  const { stored, sent, faults, status, doubt } = form;
+  const { stored, sent, faults, status, doubt, isConflict } = form;
   const usual = stored ? '' : await lookUp(request, usualCurrency);
   const draft: Fields = sent ?? { name: stored?.name, visibility: stored?.visibility, currency: usual };
   const { input, choice } = controlsFor(draft, faults, {}, ['name']);
-  const current = status < statuses.conflict || doubt ? undefined : stored;
+  const current = isConflict || (status === statuses.conflict && !doubt) ? stored : undefined;
   const rows = sent ? currentRows(sent, current, rowAct(request) !== '') : draftOf(stored?.stages ?? salesStages);
   const blank: StageRow = { id: '', name: '', probability_percentage: '', status: 'OPEN' };
   const board = choice('visibility', 'Who sees its board', visibilityWords, stored && `In ${stored.currency}.`);
