@@ -99,8 +99,9 @@ async function foundAbout(request: FastifyRequest) {
   const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
   // With so many, others may have the same name.
   const only = exact.length === 1 && found.length < mostFound ? exact : [];
-  const one = only[0] ?? found.find(({ id }) => id === sentText(request, 'which'));
-  return { given, one, found: exact.length > 1 ? exact : found };
+  const offered = exact.length > 1 ? exact : found;
+  const one = only[0] ?? offered.find(({ id }) => id === sentText(request, 'which'));
+  return { given, one, found: offered };
 }
 
 /** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
@@ -109,7 +110,7 @@ async function newActivityOf(request: FastifyRequest): Promise<Draft> {
   const { given, one, found } = await foundAbout(request);
   if (one) return { body: { ...body, ...one.about }, faults };
   const none = given === '' ? 'name a contact or a company' : `no contact or company is found by “${given}”`;
-  const message = found.length > 0 ? `choose below which one “${given}” is, or write its e-mail address` : none;
+  const message = found.length > 0 ? `choose below which one “${given}” is, or write more words of it` : none;
   return { body, faults: [...faults, { path: '/about', message }] };
 }
 
