@@ -149,27 +149,49 @@ test('a count of duplicates says when it was made, and leaves out what is merged
   await admin.submit(link, { id, keep: id[0]! }, '/app/duplicates/merge');
   const merged = textOf(await admin.get(page));
   expect(merged).toMatch(/ 1 group \. .* Weissenböck GmbH 2 Compare/);
-  expect(merged).toContain('Same names are being counted again.');
+  expect(merged).toContain('Same names are being counted.');
   expect(merged).not.toContain('Gray');
   await count();
   expect(textOf(await admin.get(page))).toMatch(/ counted .* Count again 1 group \. /);
   await undoChange(app, customer, await newestChange(customer));
-  expect(textOf(await admin.get(page))).toContain('Same names are being counted again.');
+  expect(textOf(await admin.get(page))).toContain('Same names are being counted.');
   await count();
   expect(textOf(await admin.get(page))).toContain('2 groups');
   expect(textOf(await admin.get('/app/duplicates?by=work_email'))).toContain('Count again');
+});
+
+test('the page shows the first duplicates that there are, and counts same names again after a minute', async () => {
+  const page = '/app/duplicates';
+  await admin.get(page);
+  await count();
+  expect(textOf(await admin.get(page))).toContain('No contacts with the same work e-mail');
+  const company = { name: 'Navy' };
+  for (const work_email of ['a@x.example', 'b@x.example']) await contact({ work_email, company });
+  await app.owner`
+    update duplicate_counts set counted_at = counted_at - interval '2 minutes' where customer_id = ${customer.id}`;
+  const counting = textOf(await admin.get(page));
+  expect(counting).toMatch(/ name and company being counted .* Same names are being counted\. /);
+  expect(counting).not.toContain('No contacts');
+  await count();
+  expect(textOf(await admin.get(page))).toMatch(/ work e-mail 0 .* Count again 1 group .* a@x\.example .* 2 Compare/);
+  const again = (path: string) => admin.submit(path, {}, '/app/duplicates/count');
+  expect((await again(page)).location).toBe(page);
+  await count();
+  expect((await again(`${page}?by=work_email`)).location).toBe(`${page}?by=work_email`);
 });
 
 test('what was written while duplicates were counted is counted after that, if somebody asks meanwhile', async () => {
   const page = '/app/duplicates?by=external_name';
   await admin.get(page);
   await count();
-  expect(textOf(await admin.get(page))).toMatch(/ counted .* UTC \. .* None in this count /);
+  expect(textOf(await admin.get(page))).toMatch(
+    / counted .* UTC \. .* No companies with the same name, apart from legal forms /,
+  );
   const again = await admin.fieldsOf(page, '/app/duplicates/count');
   const addCompany = () => make(customer, '/company', companyBody({ company_name: 'Gray Ltd' }));
   for (const _ of [1, 2]) await addCompany();
   await admin.post('/app/duplicates/count', again);
-  expect(textOf(await admin.get(page))).toContain('Same names are being counted again.');
+  expect(textOf(await admin.get(page))).toContain('Same names are being counted.');
   let counted: Promise<unknown> | undefined;
   await app.owner.begin(async (sql) => {
     await sql`insert into duplicate_groups values (${customer.id}, 'external_name', 0, 'x', 2, '{}')`;

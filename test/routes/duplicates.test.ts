@@ -104,15 +104,40 @@ test('duplicates that workers count compare the names and the company of contact
   expect((await contacts('name_and_company')).body).toEqual([{ value: 'zoe angstrom, acme', count: 2, ids }]);
 });
 
+const age = (column: string, minutes: number) => app.owner`
+  update duplicate_counts set ${app.owner(column)} = now() - ${minutes} * interval '1 minute' where customer_id = ${customer.id}`;
+
+async function isDue(): Promise<boolean> {
+  const due = (sql: Sql) => findCountingCustomers(sql, { after: lowestId, limit: 1_000 });
+  return (await app.db.search(due)).includes(customer.id);
+}
+
+test('duplicates that workers count are counted again if a customer with few records asks after a minute, once for many callers', async () => {
+  await company('Acme');
+  await companies('external_name');
+  await count();
+  await company('Acme AG');
+  const askThrice = () => Promise.all([1, 2, 3].map(() => companies('external_name')));
+  const waiting = () => waitingMessages(app, 'count-duplicates', customer.id);
+  await askThrice();
+  const before = await waiting();
+  expect(await isDue()).toBe(false);
+  await age('counted_at', 2);
+  for (const { status, body } of await askThrice()) expect([status, body]).toEqual([200, []]);
+  expect([await isDue(), (await waiting()) - before]).toEqual([true, 1]);
+  await count();
+  expect((await companies('external_name')).body).toMatchObject([{ count: 2 }]);
+  await app.owner`update journal set contacts = 20000 where customer_id = ${customer.id}`;
+  await age('counted_at', 2);
+  await askThrice();
+  expect(await isDue()).toBe(false);
+});
+
 test('duplicates that workers count are never older than 15 minutes, counted again after 10, and forgotten a day after the last question', async () => {
   await company('Acme');
   await companies('external_name');
   await count();
   await company('Acme AG');
-  const age = (column: string, minutes: number) => app.owner`
-      update duplicate_counts set ${app.owner(column)} = now() - ${minutes} * interval '1 minute' where customer_id = ${customer.id}`;
-  const due = (sql: Sql) => findCountingCustomers(sql, { after: lowestId, limit: 1_000 });
-  const isDue = async () => (await app.db.search(due)).includes(customer.id);
   expect((await companies('external_name')).body).toEqual([]);
   expect(await isDue()).toBe(false);
   await age('counted_at', 11);

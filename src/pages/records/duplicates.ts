@@ -1,7 +1,7 @@
 import { form, numberedPager, tick, hidden, undoButton, doneNotice } from '../base/forms.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Transaction } from '../../database/db.ts';
-import { countAgain, findDuplicates, isDueSince } from '../../queries/crm/duplicates.ts';
+import { countAgain, findDuplicates } from '../../queries/crm/duplicates.ts';
 import { findCompanies } from '../../queries/crm/companies.ts';
 import type { ComparedMerge } from '../../queries/crm/merges.ts';
 import { mergeCompanies, mergeContacts } from '../../queries/crm/record-merges.ts';
@@ -55,13 +55,10 @@ const titleOf = (by: ComparedBy): string =>
     ? `${searches[by].kind.title} with the same ${searches[by].same}`
     : `Merge the chosen ${compared[by].kind.title.toLowerCase()}`;
 
-function keyIn(fields: Fields): DuplicateKey {
-  const by = text(fields, 'by');
-  return isKey(by) ? by : 'work_email';
-}
+const keyIn = (fields: Fields): DuplicateKey | undefined => keys.find((key) => key === text(fields, 'by'));
 
 const comparedBy = (fields: Fields): ComparedBy =>
-  Object.hasOwn(compared, text(fields, 'by')) ? (text(fields, 'by') as ComparedBy) : keyIn(fields);
+  (Object.keys(compared) as ComparedBy[]).find((by) => by === text(fields, 'by')) ?? 'work_email';
 
 const listPathOf = (by: ComparedBy): string => (isKey(by) ? `${section}?by=${by}` : compared[by].kind.path);
 
@@ -70,7 +67,7 @@ const maxCompared = 21;
 
 export async function duplicates(app: FastifyInstance): Promise<void> {
   addPage(app, '/duplicates', forMembers, async (request) => {
-    const given = queryText(request, 'by');
+    const given = keyIn(givenIn(request));
     const all = await findAll(request, given);
     // After an import of companies, those come first.
     const of = queryText(request, 'of');
@@ -78,22 +75,22 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
       (a, b) => Number(searches[b].kind.object === of) - Number(searches[a].kind.object === of),
     );
     const isUnknown = (key: DuplicateKey): boolean => all.has(key) && isCounting(all.get(key));
-    const by = isKey(given)
-      ? given
-      : (ordered.find((key) => all.get(key)?.groups) ?? ordered.find(isUnknown) ?? ordered[0]!);
+    const by = given ?? ordered.find((key) => all.get(key)?.groups) ?? ordered.find(isUnknown) ?? ordered[0]!;
     const found = all.get(by);
     const groups = found ? await shownOf(request, searches[by], found.rows) : [];
     const equal = groups.filter(({ isEqual }) => isEqual);
     const button = html`<button class="secondary outline">Merge ${counted(equal.length, 'equal group')}</button>`;
-    const counting = notice('These duplicates are being counted. The page shows them in a moment.', 'busy');
+    const counting = notice('Same names are being counted. The page shows them in a moment.', 'busy');
     const isLive = [...all.values()].some(isCounting);
     const asOf = [found, ...all.values()].find((one) => one?.asOf)?.asOf;
+    // A count that is about to be made again, and has found none, tells nothing.
+    const shown = found && (groups.length > 0 || !found.isDue) ? groupsOf(request, by, found, groups) : '';
     return {
       title: 'Duplicates',
       isLive,
       done: doneText(request),
-      body: html`<div !${when(isLive, 'data-live')}>!${overviewOf(by, all)} !${when(!found, counting)}</div>
-        !${asOf ? countedAt(by, asOf) : ''} !${found ? groupsOf(request, by, found, groups) : ''}`,
+      body: html`<div !${when(isLive, 'data-live')}>!${overviewOf(by, all)} !${when(isLive, counting)}</div>
+        !${asOf && !isLive ? countedAt(given, asOf) : ''} !${shown}`,
       actions: when(equal.length > 1, mergeForm(by, equal, button)),
     };
   });
@@ -123,12 +120,13 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
 
   addAction(app, '/duplicates/count', forMembers, async (request) => {
     await write(request, countAgain);
-    return listPathOf(keyIn(fieldsOf(request)));
+    const by = keyIn(fieldsOf(request));
+    return by ? listPathOf(by) : section;
   });
 
   addAction(app, '/duplicates/equal', forMembers, async (request) => {
     const fields = fieldsOf(request);
-    const [by, groups] = [keyIn(fields), values(fields, 'group', pageSize)];
+    const [by, groups] = [keyIn(fields) ?? 'work_email', values(fields, 'group', pageSize)];
     const end = performance.now() + maxMergeMs;
     let [merged, tried] = [0, 0];
     // A change that merged one record twice could not be undone.
@@ -154,13 +152,13 @@ const maxSearchMs = 1_000;
 
 const maxMergeMs = 6_000;
 
-type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups' | 'asOf'>;
+type Found = Pick<Awaited<ReturnType<typeof findDuplicates>>, 'rows' | 'groups' | 'asOf' | 'isDue'>;
 
 /** Pages of duplicates by what the records have in common. Undefined while these are being counted. */
 type AllFound = ReadonlyMap<DuplicateKey, Found | undefined>;
 
 /** Returns a page of the given kind of duplicates, and the first of each other kind. Lacks those that take too long. */
-async function findAll(request: FastifyRequest, given: string): Promise<AllFound> {
+async function findAll(request: FastifyRequest, given: DuplicateKey | undefined): Promise<AllFound> {
   const end = performance.now() + maxSearchMs;
   const all = new Map<DuplicateKey, Found | undefined>();
   for (const key of new Set([...keys.filter((one) => one === given), ...keys]))
@@ -173,8 +171,7 @@ async function findAll(request: FastifyRequest, given: string): Promise<AllFound
 const findUnlessCounting = (request: FastifyRequest, by: DuplicateKey, page: number): Promise<Found | undefined> =>
   ask(request, findDuplicates, { by, paginate: { page, limit: pageSize } }).catch(passing('unavailable', undefined));
 
-const isCounting = (found: Found | undefined): boolean =>
-  !found || (found.asOf !== undefined && isDueSince(found.asOf));
+const isCounting = (found: Found | undefined): boolean => found?.isDue ?? true;
 
 function overviewOf(by: DuplicateKey, all: AllFound): Html {
   const choice = (key: DuplicateKey): Html => {
@@ -241,24 +238,19 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
     ['How many', (group) => count(group.count), 'number'],
     ['What to do', (group) => html`<div class="row">!${acts(group)}</div>`],
   ];
-  const more = 'Look for something else above.';
-  const none = asOf
-    ? empty('None in this count', `A new count shows what has changed since. ${more}`, 'twins')
-    : empty(`No ${titleOf(by).toLowerCase()}`, more, 'twins');
+  const none = empty(`No ${titleOf(by).toLowerCase()}`, 'Look for something else above.', 'twins');
   const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${table(titleOf(by), columns, groups, none)}
   !${numberedPager(request, all > pageNumberOf(request) * pageSize, isKey(queryText(request, 'by')) ? section : listPathOf(by))}`;
 }
 
-const countedAt = (by: DuplicateKey, asOf: string): Html =>
-  isDueSince(asOf)
-    ? notice('Same names are being counted again. The page shows it in a moment.', 'busy')
-    : form(
-        `${section}/count`,
-        html`!${hidden({ by })}
-          <p class="quiet">Same names were counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
-      );
+const countedAt = (by: string | undefined, asOf: string): Html =>
+  form(
+    `${section}/count`,
+    html`!${hidden({ by: by ?? '' })}
+      <p class="quiet">Same names were counted !${moment(asOf)}. <button class="link">Count again</button></p>`,
+  );
 
 function doneText(request: FastifyRequest): Html {
   const done = queryText(request, 'done');

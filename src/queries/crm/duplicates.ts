@@ -10,29 +10,39 @@ import { TimeSlice } from '../../process/event-loop.ts';
 import { maxDuplicateIds, type DuplicateGroup, type DuplicateKey } from '../../schemas/clean-data.ts';
 import type { Paginate } from '../../schemas/wire.ts';
 import { externalName } from '../../text/fold.ts';
+import { readTotals } from '../records/journal.ts';
 import { enqueueTurn } from '../records/turns.ts';
 import { unavailable } from '../../errors.ts';
 
 /*
  * Duplicates by several values, or by a value that only the service can compute, are counted by workers. A customer who
  * asks for them gets the last count. Workers count again every few minutes, until a day after the customer asked last.
+ * For a customer with few records they also count again when the customer asks.
  */
 
 type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
 const maxShownAge = '15 minutes';
-const recountMs = 600_000;
-const recountAfter = `${recountMs} milliseconds`;
+const recountAfter = '10 minutes';
 /** Age that makes a count due, and which is still shown. */
-const dueAge = '12 minutes';
+const dueAge = '11 minutes';
+/** Maximum number of contacts and companies for which an old count is made again when the customer asks. */
+const fewRecords = 20_000;
 /** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
 const countFor = '1 day';
 
+interface LastCount {
+  asOf: string;
+  /** True if workers are about to count again. */
+  isDue: boolean;
+}
+
 /**
- * Stores that the customer wants a count of one kind of duplicates. Enqueues a count if none can be shown.
- * @returns the time of the last count; undefined if none can be shown
+ * Stores that the customer wants a count of one kind of duplicates. Enqueues a count if none can be shown, or if the
+ * last one is older than a minute and the customer has few records.
+ * @returns the last count; undefined if none can be shown
  */
-export async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<string | undefined> {
+async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<LastCount | undefined> {
   // Writes at most once a minute: many callers may ask at the same time.
   await sql`
     update duplicate_counts
@@ -44,21 +54,38 @@ export async function askForCount(sql: Transaction, customerId: string, kind: Co
     insert into duplicate_counts (customer_id, kind)
     values (${customerId}, ${kind})
     on conflict (customer_id, kind) do nothing`;
-  const [row] = await sql<{ counted_at: string }[]>`
-    select counted_at
+  const [last] = await sql<(LastCount & { is_old: boolean })[]>`
+    select
+      counted_at as "asOf",
+      counted_at <= now() - ${recountAfter}::interval as "isDue",
+      ${isOld(sql)} as is_old
     from duplicate_counts
     where customer_id = ${customerId}
       and kind = ${kind}
       and counted_at > now() - ${maxShownAge}::interval`;
-  if (!row) await enqueueTurn(sql, 'count-duplicates', customerId);
-  return row?.counted_at;
+  if (!last) await enqueueTurn(sql, 'count-duplicates', customerId);
+  if (!last?.is_old) return last;
+  const { contacts, companies } = await readTotals(sql, customerId);
+  if (contacts + companies > fewRecords) return last;
+  // Of many callers, only the first makes the count due.
+  await makeDue(sql, customerId, sql`kind = ${kind} and ${isOld(sql)}`);
+  return { ...last, isDue: true };
 }
+
+/** Returns the SQL condition that a count is older than a minute, and is not due yet. A count that is running is due. */
+const isOld = (sql: Queryable): Fragment => sql`(
+  counted_at < now() - interval '1 minute'
+  and counted_at > now() - ${recountAfter}::interval
+)`;
 
 /**
  * Makes the counts of a customer's duplicates due, because records were merged, taken apart or imported. Pages show the
  * old counts until there are new ones.
  */
-export async function countAgain(sql: Transaction, customerId: string): Promise<void> {
+export const countAgain = (sql: Transaction, customerId: string): Promise<void> =>
+  makeDue(sql, customerId, sql`counted_at is not null`);
+
+async function makeDue(sql: Transaction, customerId: string, which: Fragment): Promise<void> {
   // What was never counted is due, and has nothing to show. The time changes in any case, so a count that is running sees
   // that it must be followed by another one.
   // A distributed database refuses an update that computes a time from a column of its table.
@@ -67,7 +94,7 @@ export async function countAgain(sql: Transaction, customerId: string): Promise<
       select kind, least(counted_at, now() - ${dueAge}::interval) - interval '1 millisecond' as counted_at
       from duplicate_counts
       where customer_id = ${customerId}
-        and counted_at is not null
+        and ${which}
       for update
     )
     update duplicate_counts c
@@ -77,9 +104,6 @@ export async function countAgain(sql: Transaction, customerId: string): Promise<
       and c.kind = due.kind`;
   if (kinds > 0) await enqueueTurn(sql, 'count-duplicates', customerId);
 }
-
-/** Returns true if workers are about to count again what was counted at a time. */
-export const isDueSince = (countedAt: string): boolean => Date.now() - Date.parse(countedAt) > recountMs;
 
 /**
  * Maximum number of characters of a value that a cursor contains. Values with the same beginning are sorted by their
@@ -310,17 +334,17 @@ const isCounted = (key: DuplicateKey): key is CountedKey => key === 'name_and_co
 
 /**
  * Returns one page of the values that several of the customer's records share, the most frequent first.
- * @returns `asOf`: time at which workers counted them; undefined if they were counted now. `groups`: number of all
- * groups, unless a cursor gives the page
+ * @returns `asOf`: time at which workers counted them; undefined if they were counted now. `isDue`: true if workers are
+ * about to count them again. `groups`: number of all groups, unless a cursor gives the page
  * @throws DomainError `unavailable` until workers have counted them
  */
 export async function findDuplicates(
   db: Database,
   customerId: string,
   { by, paginate = {} }: { by: DuplicateKey; paginate?: PageOrCursor | undefined },
-): Promise<RecordPage<DuplicateGroup> & { asOf: string | undefined; groups: number }> {
-  const asOf = isCounted(by) ? await db.transaction((sql) => askForCount(sql, customerId, by)) : undefined;
-  if (isCounted(by) && asOf === undefined) throw unavailable('These duplicates are being counted', retrySeconds);
+): Promise<RecordPage<DuplicateGroup> & { asOf: string | undefined; isDue: boolean; groups: number }> {
+  const last = isCounted(by) ? await db.transaction((sql) => askForCount(sql, customerId, by)) : undefined;
+  if (isCounted(by) && !last) throw unavailable('These duplicates are being counted', retrySeconds);
   const list = { list: ['duplicates', by], customerId, columns: placeColumns, positionOf: positionOfGroup };
   const page = await readPage(list, paginate, (after) =>
     db.search((sql) =>
@@ -330,7 +354,7 @@ export async function findDuplicates(
     ),
   );
   const rows = page.rows.map(({ groups: _all, ...group }) => group);
-  return { ...page, rows, asOf, groups: page.rows[0]?.groups ?? 0 };
+  return { ...page, rows, asOf: last?.asOf, isDue: last?.isDue ?? false, groups: page.rows[0]?.groups ?? 0 };
 }
 
 const placeColumns: Column[] = [
