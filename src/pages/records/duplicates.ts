@@ -12,7 +12,7 @@ import { forMembers, addPage, addAction, withUndo, formRoutes, backPath, type Fo
 import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf } from '../base/requests.ts';
 import { ask, givenIn, notSent, requireCurrent, passing, type Fields } from '../base/requests.ts';
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
-import { counted, type Html, type Column } from '../base/html.ts';
+import { counted, folded, type Html, type Column } from '../base/html.ts';
 import { customValue } from '../base/words.ts';
 import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
 import type { FormField, RecordKind, ShownRecord } from './kinds.ts';
@@ -50,10 +50,7 @@ const isKey = (by: string): by is DuplicateKey => Object.hasOwn(searches, by);
 
 const keys = Object.keys(searches).filter(isKey);
 
-const titleOf = (by: ComparedBy): string =>
-  isKey(by)
-    ? `${searches[by].kind.title} with the same ${searches[by].same}`
-    : `Merge the chosen ${compared[by].kind.title.toLowerCase()}`;
+const titleOf = (by: DuplicateKey): string => `${searches[by].kind.title} with the same ${searches[by].same}`;
 
 const keyIn = (fields: Fields): DuplicateKey | undefined => keys.find((key) => key === text(fields, 'by'));
 
@@ -239,7 +236,9 @@ function groupsOf(request: FastifyRequest, by: DuplicateKey, found: Found, group
     ['What to do', (group) => html`<div class="row">!${acts(group)}</div>`],
   ];
   const none = empty(`No ${titleOf(by).toLowerCase()}`, 'Look for something else above.', 'twins');
-  const advice = 'Records whose values do not differ can be merged at once: nothing is lost.';
+  const advice = groups.some(({ isEqual }) => isEqual)
+    ? 'Records whose values do not differ can be merged at once: nothing is lost.'
+    : 'Compare the records of a group to merge them.';
   const heading = html`<p><strong>${counted(left, 'group')}</strong>. <span class="quiet">${advice}</span></p>`;
   return html`!${when(left > 0, heading)} !${table(titleOf(by), columns, groups, none)}
   !${numberedPager(request, all > pageNumberOf(request) * pageSize, isKey(queryText(request, 'by')) ? section : listPathOf(by))}`;
@@ -259,7 +258,7 @@ function doneText(request: FastifyRequest): Html {
   const nothing = 'Nothing was merged: something has just changed, or too much would move. Compare the records.';
   return done === '0'
     ? notice(`${nothing}${more}`, 'warning')
-    : notice(`${counted(Number(done), 'group is', 'groups are')} merged.${more}`, 'good', undoButton(request));
+    : notice(`${done === '1' ? 'They' : `${done} groups`} are merged.${more}`, 'good', undoButton(request));
 }
 
 async function compare(request: FastifyRequest): Promise<FormPage | string> {
@@ -271,12 +270,14 @@ async function compare(request: FastifyRequest): Promise<FormPage | string> {
   if (rows.length < 2) return back;
   const body = html`!${hidden({ by, etag: etagOf(rows), id: rows.map(({ id }) => id) })}
     <p>
-      One stays and gets the lists, opportunities, other e-mails, phone numbers and own fields of the others, which are
-      deleted. Where values differ, the chosen one stays. You can undo the merge.
+      One stays and gets the ${kind.noun === 'contact' ? 'lists, e-mails, phone numbers' : 'contacts'}, notes, tasks,
+      opportunities and own fields of the others, which are deleted. Where values differ, choose one. You can undo the
+      merge.
     </p>
     !${await comparison(request, kind, rows)} !${buttons('Merge', back, 'Back')}`;
   const action = pathWith(`${section}/merge`, { back: queryText(request, 'back') });
-  return { title: titleOf(by), action, body, attributes: 'data-once' };
+  const title = `Merge ${counted(rows.length, kind.noun, kind.title.toLowerCase())}`;
+  return { title, action, body, attributes: 'data-once' };
 }
 
 /** Merges records if none of their values differ. Returns the number of merges: 0 or 1. */
@@ -343,6 +344,7 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
     ['Stays', radios('keep', ids, names)],
     ['Created', rows.map(({ created_at }) => moment(created_at))],
   ];
+  const equal: Line[] = [];
   for (const one of [...comparedFields(kind, rows), ...kind.fields.filter(({ name }) => unitedFields.has(name))]) {
     const texts = comparedTexts(one, rows);
     if (texts.every((given) => given === '')) continue;
@@ -352,13 +354,15 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
       const value = shownValue(one, row, users);
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
-    lines.push([one.label, isOpen ? radios(controlOf(one.name), texts, shown) : shown]);
+    const into = new Set(texts).size === 1 ? equal : lines;
+    into.push([one.label, isOpen ? radios(controlOf(one.name), texts, shown) : shown]);
   }
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],
     ...rows.map((_, i): Column<Line> => [i === 0 ? 'The oldest' : `Number ${i + 1}`, ([, cells]) => cells[i]!]),
   ];
-  return table('Records side by side', columns, lines);
+  return html`!${table('Records side by side', columns, lines)}
+  !${when(equal.length > 0, folded(counted(equal.length, 'equal value'), table('Equal values', columns, equal)))}`;
 }
 
 const differ = (texts: readonly string[]): boolean => new Set(texts.filter((given) => given !== '')).size > 1;
