@@ -83,14 +83,14 @@ export async function changes(app: FastifyInstance): Promise<void> {
     return {
       title: titleOf(change, origin || undefined),
       lead: told.filter(Boolean).join(' · '),
-      actions: fate.undo ? '' : undoButton(change, scopeText(change)),
+      actions: fate.undo ? '' : undoButton(change, 'Undo'),
       body: html`!${fateText(change, fate, users)} !${await recordsOf(request, change, users)}`,
     };
   });
 
   question(app, '/changes/:id/undo', forMembers, {
     about: requireUndo,
-    title: ({ change, one }) => (one ? oneText(change, one) : scopeText(change)),
+    title: ({ change, one }) => (one ? oneText(change, one) : 'Undo'),
     section: ({ one }) => (one?.type === 'deleted' ? section : ''),
     text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
     back: backOf,
@@ -140,15 +140,8 @@ function fateText(change: ToldChange, { undo, records }: ReturnType<typeof fateO
 }
 
 function titleOf(change: ToldChange, origin: ToldChange | undefined): string {
-  if (!origin) return plain(countsText(change));
-  return origin.undo_of === undefined ? `Undo: ${countsText(origin)}` : `Undo of an undo: ${countsText(change)}`;
-}
-
-/** Returns the label of an undo of a whole change, which names its scope. */
-function scopeText({ records, merged }: ToldChange): string {
-  const merges = Object.values(merged).reduce((sum, number) => sum + number, 0);
-  if (merges > 0) return merges === 1 ? 'Undo the merge' : `Undo all ${count(merges)} merges`;
-  return records === 1 ? 'Undo' : `Undo all ${count(records)} records`;
+  if (!origin) return plain(countsText(change, 2));
+  return origin.undo_of === undefined ? `Undo: ${countsText(origin, 2)}` : `Undo of an undo: ${countsText(change, 2)}`;
 }
 
 /** Returns the label of an undo that is limited to one record, which names its scope. */
@@ -159,21 +152,22 @@ function oneText({ records }: ToldChange, { type, object }: Change): string {
 
 /** Returns a page of the records that a change has written, with what it did to each. */
 async function recordsOf(request: FastifyRequest, { id, undo_of, counts }: ToldChange, users: readonly User[]) {
-  const object = eventNouns.find((noun) => noun === queryText(request, 'object'));
+  const nouns = eventNouns.filter((noun) => counts[noun]);
+  const object = nouns.find((noun) => noun === queryText(request, 'object')) ?? nouns[0];
   const before = positionIn(request);
   const filters = { change_id: id, ...(object && { object }) };
   const { changes, next } = await ask(request, listChanges, eventNouns, { filters, before, limit: 50 });
   const wanted = changes.flatMap((one) =>
     [one.record_id, one.merged_into ?? []].flat().map((record) => [one.object, record] as const),
   );
-  const names = await namedRecords(request, [...wanted, ...companiesIn(changes)]);
+  const names = await namedRecords(request, [...wanted, ...changes.flatMap(referencesIn)]);
   const linked = (record: string, name: string): Html => recordLink(names.get(record), html`${name}`);
   const path = `/app/changes/${id}`;
-  const nouns = eventNouns.filter((noun) => counts[noun]);
-  const kindOf = (one: Change): string => when(nouns.length > 1 && !object, one.object);
+  const subjectOf = (one: Change): Html =>
+    when(one.object === 'activity', recordLink(referencesIn(one).flatMap(([, id]) => names.get(id) ?? [])[0]));
   const nameOfRow = (one: Change): Html => linked(one.record_id, nameAt(one, one.type === 'deleted' ? 0 : 1));
   const columns: readonly Column<Change>[] = [
-    ['Record', (one) => twoLines(nameOfRow(one), kindOf(one))],
+    ['Record', nameOfRow],
     [
       'What',
       (one) => {
@@ -182,17 +176,19 @@ async function recordsOf(request: FastifyRequest, { id, undo_of, counts }: ToldC
         if (one.type === 'updated') return changeText(one, { id: one.record_id, wordOf: wordIn, users, names });
         const verb = undo_of && one.type === 'created' ? 'restored' : one.type;
         const told = tellingFields.flatMap((name) => one.fields[name]?.filter(Boolean) ?? []);
-        return html`${[verb, ...told].join(' · ')}`;
+        return [html`${[verb, ...told].join(' · ')}`, subjectOf(one)].filter(Boolean).join(' · ');
       },
       'long',
     ],
   ];
-  const parts = (['', ...nouns] as const).map((noun) => {
-    const label = noun === '' ? 'All' : plain(plurals[noun]);
-    if (noun === (object ?? '')) return html`<strong aria-current="page">${label}</strong>`;
-    return link(label, pathWith(path, { object: noun }));
+  const parts = nouns.map((noun) => {
+    const { created, updated, deleted } = counts[noun]!;
+    const label = counted(created + updated + deleted, noun, plurals[noun]);
+    return noun === object
+      ? html`<strong aria-current="page">${label}</strong>`
+      : link(label, pathWith(path, { object: noun }));
   });
-  return html`!${when(parts.length > 2, html`<p class="row">!${parts}</p>`)}
+  return html`!${when(parts.length > 1, html`<p class="row">!${parts}</p>`)}
   !${table(object ? plain(plurals[object]) : 'Records', columns, changes)} !${cursorPager(request, next?.toString())}`;
 }
 
@@ -264,10 +260,10 @@ async function textOfAll(change: ToldChange, request: FastifyRequest): Promise<H
 }
 
 export const wordOf = (noun: EventNoun, name: string): string =>
-  noun === 'list' || noun === 'activity' ? plain(name) : fieldWord(plurals[noun], name);
+  noun === 'list' || noun === 'activity' ? plain(nounIn(name) ?? name) : fieldWord(plurals[noun], name);
 
 function textOfOne(change: ToldChange, one: Change): Html {
-  const whole = link(`${scopeText(change)} instead`, `/app/changes/${change.id}/undo`);
+  const whole = link('Undo all of it instead', `/app/changes/${change.id}/undo`);
   return html`<p>!${undoTexts[one.type](one)}</p>
     !${when(change.records > 1, html`<p>The whole change ${countsText(change)}. !${whole}</p>`)}`;
 }
@@ -310,17 +306,22 @@ export async function undoneTexts(request: FastifyRequest, jobs: readonly Job[])
     const sum = sums.get(undo_of);
     if (!sum) return `wrote ${counted(total, 'record')}`;
     const one = sum.records === 1 && names.get(sum.record_id);
-    return `${countsText(sum)}${one ? `: ${nameOf(one.noun, one.record)}` : ''}${when(only && sum.records !== 1, ', for one record only')}`;
+    return `${countsText(sum, 2)}${one ? `: ${nameOf(one.noun, one.record)}` : ''}${when(only && sum.records !== 1, ', for one record only')}`;
   };
   return new Map(undos.map((undo) => [undo.id, textOf(undo)]));
 }
 
-/** Returns in words what a change has done. A record into which others were merged is told with them. */
-function countsText({ counts, merged }: Pick<ToldChange, 'counts' | 'merged'>): string {
+/**
+ * Returns in words what a change has done. A record into which others were merged is told with them.
+ * @param maxKinds number of kinds of records that are named; of more, only their sum is told
+ */
+function countsText({ counts, merged }: Pick<ToldChange, 'counts' | 'merged'>, maxKinds = Infinity): string {
   const told = (verb: string, numberOf: (noun: EventNoun, into: number) => number | undefined): string => {
     const some = eventNouns.map((noun) => [noun, numberOf(noun, merged[noun] ?? 0) ?? 0] as const);
     const parts = some.flatMap(([noun, number]) => (number > 0 ? [counted(number, noun, plurals[noun])] : []));
-    return when(parts.length > 0, `${verb} ${parts.join(' and ')}`);
+    const sum = some.reduce((all, [, number]) => all + number, 0);
+    const told = parts.length > maxKinds ? counted(sum, 'record') : new Intl.ListFormat('en-GB').format(parts);
+    return when(sum > 0, `${verb} ${told}`);
   };
   const into = told('merged', (_noun, number) => number);
   return [
@@ -386,10 +387,16 @@ type FieldTelling = Omit<Telling, 'id'>;
 
 export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted' } as const;
 
-export function companiesIn(changes: readonly Change[]): (readonly ['company', string])[] {
-  const ids = changes.flatMap(({ fields: { company = [] } }) => company as unknown[]);
-  return ids.filter((id) => typeof id === 'string').map((id) => ['company', id]);
-}
+/** Returns the kind of record to which a field refers. */
+const nounIn = (field: string) => nounOf(/^(contact|company|opportunity)(?=(_id)?$)/.exec(field)?.[0]);
+
+const referencesIn = ({ fields }: Change): (readonly [EventNoun, string])[] =>
+  Object.entries(fields).flatMap(([name, ids]) => {
+    const noun = nounIn(name);
+    return noun ? ids.flatMap((id) => (typeof id === 'string' ? [[noun, id] as const] : [])) : [];
+  });
+
+export const companiesIn = (changes: readonly Change[]) => changes.flatMap(referencesIn);
 
 export function changeText(change: Change, telling: Telling): Html {
   if (change.type === 'updated') return fieldsText(change, telling);
@@ -435,7 +442,8 @@ const nothing: Html = '<span class="quiet">–</span>';
 
 function valueText(name: string, value: unknown, telling: FieldTelling): Html {
   if (value === null || value === '' || (Array.isArray(value) && value.length === 0)) return nothing;
-  if (name === 'company' && telling.names) return recordLink(telling.names.get(asText(value)), 'a deleted company');
+  const noun = nounIn(name);
+  if (noun && telling.names) return recordLink(telling.names.get(asText(value)), `a deleted ${noun}`);
   const known = Object.hasOwn(valueTexts, name) ? valueTexts[name]!(value as never, telling) : undefined;
   const shown = known ?? (Array.isArray(value) ? value.map(asText).join(', ') : asText(value));
   if (isInstant(shown)) return /(_date|due_at)$/.test(name) ? day(shown) : moment(shown);

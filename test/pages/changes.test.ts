@@ -50,7 +50,7 @@ test("the undo on a contact's page takes back what a change has done with this c
   const ids = [await make(customer, '/contacts', contactBody()), await make(customer, '/contacts', contactBody())];
   await customer.post('/contacts/batch/update', { items: ids.map((id) => ({ id, job_title: 'Baker' })) });
   const path = undoPath((await admin.get(`/app/contacts/${ids[0]}`)).body);
-  expect(textOf(await admin.get(path))).toMatch(/^Undo for this contact only .* Undo all 2 records instead /);
+  expect(textOf(await admin.get(path))).toMatch(/^Undo for this contact only .* Undo all of it instead /);
   await undo(path);
   const titles = await Promise.all(ids.map(async (id) => (await customer.get(`/contacts/${id}`)).body.job_title));
   expect(titles).toEqual(['', 'Baker']);
@@ -64,7 +64,7 @@ test('the question of an undo and its job name the records that stay, and say wh
   const path = undoPath((await admin.get(`/app/contacts/${ids[1]}`)).body).replace(/\?.*/, '');
   const question = await admin.get(path);
   expect(textOf(question)).toMatch(
-    /takes back 2 of 3 records\. Something stays as it is in 1 record\..* Ada Lovelace : Job title – changed since/,
+    / Undo This .* takes back 2 of 3 records\. Something stays as it is in 1 record\..* Ada Lovelace : Job title – changed since/,
   );
   expect(question.body).toContain(`<a href="/app/contacts/${ids[0]}">Ada Lovelace</a>`);
   const location = await undo(path);
@@ -231,6 +231,25 @@ test('an import is taken back from its page', async () => {
   expect(taken.body).not.toContain('/undo');
 });
 
+test("a change's page shows contacts first, and for each note whose it is", async () => {
+  const settings = { object: 'contacts', mode: 'create', format: 'csv', guess: true };
+  const csv =
+    'last_name,work_email,company_name,note\nOne,one@x.example,Navy,Met at the fair\nTwo,two@x.example,Navy,\n';
+  const { id } = await importFile(app, customer, settings, csv);
+  const path = `/app/changes/${id}`;
+  const first = textOf(await admin.get(path));
+  expect(first).toMatch(/^Created 4 records .* 2 contacts 1 company 1 activity .* Two created .* One created/);
+  expect(first).not.toContain('Met at the fair');
+  const notes = await admin.get(`${path}?object=activity`);
+  expect(textOf(notes)).toContain('Met at the fair created · One');
+  const [one, two] = (await customer.post('/contacts/list', { order_by: { last_name: 'ASC' } })).body;
+  expect(notes.body).toContain(`href="/app/contacts/${one.id}"`);
+  const { headers } = await customer.post('/contacts/merge', { id: two.id, merge_ids: [one.id] });
+  expect(textOf(await admin.get(`/app/changes/${headers['x-change-id'] as string}?object=activity`))).toContain(
+    'Met at the fair Contact: a deleted contact → Two',
+  );
+});
+
 test("a change's page links to its records, all or those of one kind, and tells what an undo gave back", async () => {
   const items = [
     contactBody({ last_name: 'One', company: { name: 'Navy' } }),
@@ -239,10 +258,10 @@ test("a change's page links to its records, all or those of one kind, and tells 
   const { headers } = await customer.post('/contacts/batch/create', { items });
   const path = `/app/changes/${headers['x-change-id'] as string}`;
   const page = await admin.get(path);
-  expect(textOf(page)).toMatch(/Created 2 contacts and 2 companies .* Ada One contact created .* Navy company created/);
+  expect(textOf(page)).toMatch(/Created 2 contacts and 2 companies .* 2 contacts 2 companies .* Ada One created/);
   expect(page.body).toMatch(/<a href="\/app\/contacts\/[0-9a-f-]{36}">Ada One<\/a>/);
   const companies = textOf(await admin.get(`${path}?object=company`));
-  expect(companies).toMatch(/ All Contacts Companies .* Army created/);
+  expect(companies).toMatch(/ 2 contacts 2 companies .* Army created/);
   expect(companies).not.toContain('Ada One');
   const contact = await make(customer, '/contacts', contactBody({ job_title: 'Clerk' }));
   await customer.patch(`/contacts/${contact}`, { job_title: 'Baker' });
