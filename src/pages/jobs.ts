@@ -136,7 +136,8 @@ function progressOf(job: Job): Html {
     const number = job[status as ItemStatus];
     return number === 0 ? [] : link(`${count(number)} ${word}`, `${section}/${job.id}?outcome=${status}`);
   });
-  const spent = `${counted(charged, 'credit')} spent of at most ${count(reserved)}`;
+  const free = job.succeeded > charged ? ` · ${count(job.succeeded - charged)} free` : '';
+  const spent = `${counted(charged, 'credit')} spent of at most ${count(reserved)}${free}`;
   return html`!${when(job.finished_at === null, progressBar(job, nouns))}
     <p class="figure">${counted(job.succeeded, noun, nouns)} ${done}</p>
     <p>!${[...others, ...(pool === null ? [] : [spent])].join(' · ')}</p>
@@ -157,7 +158,7 @@ function itemName({ item, contact_id, result }: JobItem): Html {
 
 const outcomeColumn: Column<JobItem> = [
   'Outcome',
-  (one) => twoLines(html`!${statusBadge(one.status)} ${one.reason ? reasonWord(one.reason) : ''}`, freeText(one)),
+  (one) => freeBadge(one) || html`!${statusBadge(one.status)} ${one.reason ? reasonWord(one.reason) : ''}`,
 ];
 
 const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
@@ -167,12 +168,12 @@ const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
   ['Credits', ({ charged }) => count(charged), 'number'],
 ];
 
-/** Returns why an item cost nothing, unless its outcome tells it. */
-function freeText({ charged, status, result }: JobItem): string {
-  if (charged > 0 || status !== 'succeeded' || result === null) return '';
-  if ('_id' in result) return 'no valid e-mail address';
-  if ('checks' in result) return result.reused ? 'checked before' : 'no clear answer';
-  return 'changed' in result ? 'unlocked before, or no valid e-mail address' : '';
+/** Returns why an item that succeeded cost nothing, or an empty text. */
+function freeBadge({ charged, status, result }: JobItem): Html {
+  if (charged > 0 || status !== 'succeeded' || result === null || 'kept' in result) return '';
+  if ('_id' in result) return badge('no e-mail, free', 'plain');
+  if ('changed' in result) return badge('filled in, free', 'good');
+  return badge(`${result.reused ? 'checked before' : 'no clear answer'}, free`, 'plain');
 }
 
 async function undoColumns(request: FastifyRequest, rows: readonly JobItem[], users: readonly User[]) {
