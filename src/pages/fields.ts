@@ -3,13 +3,27 @@ import { actorOf } from '../plugins/auth.ts';
 import { statuses } from '../plugins/error-handler.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
-import { words } from '../text/fold.ts';
+import { builtInFields } from '../schemas/fields.ts';
+import { fold, words } from '../text/fold.ts';
 import { Declaration, KeyParams, type DeclaredField, type DeclaredObject } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/layout.ts';
 import { versionField, controlsFor, hidden } from './base/forms.ts';
 import { lookUp, search, write, givenIn, linesIn, textsIn, required, requireCurrent } from './base/requests.ts';
 import { requireValid, invalid, type Refused } from './base/requests.ts';
-import { when, acts, empty, table, linkButton, buttons, html, link, panel, pathWith, quiet } from './base/html.ts';
+import {
+  when,
+  acts,
+  bullets,
+  table,
+  linkButton,
+  buttons,
+  html,
+  link,
+  panel,
+  pathWith,
+  quiet,
+  folded,
+} from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { plain, typeWords } from './base/words.ts';
 
@@ -20,7 +34,7 @@ export async function fields(app: FastifyInstance): Promise<void> {
     const lists = objects.map(async (object) => listOf(object, await search(request, listCustomFields, object)));
     return {
       title: 'Fields',
-      lead: 'Your own fields. One with a type has the right control in forms, which refuse any other value.',
+      lead: 'What is known about contacts and companies. Add fields of your own for what no built-in field holds, such as the end of a contract: they are in forms, tables, imports and rules of lists.',
       done: {
         saved: 'The field is saved. Values are checked when they are written from now on.',
         removed: 'The type is removed. The values stay.',
@@ -41,7 +55,9 @@ export async function fields(app: FastifyInstance): Promise<void> {
     question(app, `${path}/:key/remove`, forAdmins, {
       about: (request) => requireDeclared(request, object),
       title: 'Remove the type',
-      text: ({ label }) => html`<strong>${label}</strong> can then have any value again. The values that it has stay.`,
+      text: ({ key, label }) =>
+        html`<p>The values of <strong>${label}</strong> stay in the ${object}, under the key <code>${key}</code>.</p>
+          <p>Its name, type and choices go. It can then have any value, and is no longer in rules and tables.</p>`,
       act: async (request, { key }) => {
         await write(request, removeDeclaration, { object, key }, actorOf(request));
         return `${section}?done=removed`;
@@ -52,35 +68,41 @@ export async function fields(app: FastifyInstance): Promise<void> {
 
 const objects: readonly DeclaredObject[] = ['contacts', 'companies'];
 
+const builtInOf = (object: DeclaredObject) =>
+  builtInFields(object === 'companies' ? 'company' : object).map(({ name, ...one }) => ({ ...one, key: name }));
+
 const pathOf = (object: DeclaredObject, { key }: { key: string }): string =>
   `${section}/${object}/${encodeURIComponent(key)}`;
 
-type Listed = Pick<DeclaredField, 'key' | 'type'> & Partial<DeclaredField>;
+type Found = Pick<DeclaredField, 'key' | 'type'>;
 
-function listOf(object: DeclaredObject, all: readonly Listed[]): Html {
-  const add = linkButton('New field', `${section}/${object}/new`, 'outline');
-  const none = empty('No fields of your own yet', 'They hold what no other field is for.', 'search', add);
-  return panel(plain(object), table(`Fields of ${object}`, columnsOf(object), all, none), when(all.length > 0, add));
+const isDeclared = (one: Found): one is DeclaredField => 'label' in one;
+
+/** Returns the fields of contacts or companies: their own, those without a type, and the built-in ones. */
+function listOf(object: DeclaredObject, all: readonly Found[]): Html {
+  const [own, found] = [all.filter(isDeclared), all.filter((one) => !isDeclared(one))];
+  const names = builtInOf(object).flatMap(({ label, writable }) => (writable ? label : []));
+  const give = ({ key, type }: Found) =>
+    link('Give it a type', pathWith(`${section}/${object}/new`, { found: key, label: key, type }));
+  const untyped = html`<h3>Without a type</h3>
+    !${quiet('Imports and programs wrote these. They are not in rules and tables until they have a type.')}
+    !${bullets(found.map((one) => html`<code>${one.key}</code> !${give(one)}`))}`;
+  return panel(
+    plain(object),
+    html`!${table(`Your own fields of ${object}`, columnsOf(object), own, quiet('No fields of your own yet.'))}
+    !${when(found.length > 0, untyped)} !${folded(`Built-in fields: ${names.length}`, quiet(names.join(', ')))}`,
+    linkButton('New field', `${section}/${object}/new`, 'outline'),
+  );
 }
 
-const columnsOf = (object: DeclaredObject): Column<Listed>[] => [
-  ['Field', ({ key, label }) => html`${label ?? key}`],
-  ['Key', ({ key }) => html`<code>${key}</code>`],
+const columnsOf = (object: DeclaredObject): Column<DeclaredField>[] => [
+  ['Your own field', ({ label }) => html`<strong>${label}</strong>`],
   ['Type', typeText],
-  [
-    '',
-    (one) =>
-      one.label === undefined
-        ? link(
-            'Give it a type',
-            pathWith(`${section}/${object}/new`, { found: one.key, label: one.key, type: one.type }),
-          )
-        : acts(pathOf(object, one), one.label, { edit: 'Change', remove: 'Remove' }),
-  ],
+  ['Key', ({ key }) => html`<code>${key}</code>`],
+  ['', (one) => acts(pathOf(object, one), one.label, { edit: 'Change', remove: 'Remove the type' })],
 ];
 
-function typeText({ label, type, choices = [] }: Listed): Html {
-  if (label === undefined) return html`<span class="quiet">not set, so not in rules and tables</span>`;
+function typeText({ type, choices }: DeclaredField): Html {
   const some = choices.length > 0 ? `: ${choices.slice(0, 5).join(', ')}${choices.length > 5 ? '…' : ''}` : '';
   return html`${typeWords[type]}${some}`;
 }
@@ -99,22 +121,34 @@ const keyPattern = new RegExp(KeyParams.properties.key.pattern!, 'u');
 async function save(request: FastifyRequest, object: DeclaredObject): Promise<string> {
   const { db, caller } = request;
   const stored = await findStored(request, object);
+  const found = foundIn(request, stored);
   const { key: given, label, type, choices } = draftOf(request, stored);
   if (given + label === '') throw invalid('give a name', '/label');
   const key = given || /^.{0,64}/su.exec(words(label).join('_'))![0];
   if (stored) requireCurrent(request, stored);
   if (type === 'choice' && choices.length === 0) throw invalid('write at least one choice', '/choices');
   const isKey = keyPattern.test(key) && [...key].length <= 64;
+  if (!isKey && found) throw invalid('a field with this key can have no type');
   if (!isKey) throw invalid('give a key such as start_date: at most 64 characters, and not . or ..', '/key');
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(Declaration, body);
   await db.transaction(async (sql) => {
-    const isTaken = !stored && (await listDeclared(sql, caller.customerId, object)).some((one) => one.key === key);
-    if (isTaken) throw invalid('another field has this key', given === '' ? '/label' : '/key');
+    const others = (await listDeclared(sql, caller.customerId, object)).filter((one) => one.key !== stored?.key);
+    const known = [...builtInOf(object), ...others];
+    const twin = (stored || found ? others : known).find((one) => one.key === key);
+    if (twin && given !== '') throw invalid(`the field “${twin.label}” has this key`, '/key');
+    // Forms and tables would show two fields of the same name.
+    const isSame = (one: { label: string }) => label !== stored?.label && fold(one.label) === fold(label || key);
+    const namesake = twin ?? known.find(isSame);
+    if (namesake) throw invalid(`“${namesake.label}” is a field already: use that one, or give another name`, '/label');
     await declareField(sql, caller.customerId, { object, key }, body, actorOf(request));
   });
   return `${section}?done=saved`;
 }
+
+/** Returns the key of a field that records have and that gets its first type, or an empty text. */
+const foundIn = (request: FastifyRequest, stored: DeclaredField | undefined): string =>
+  stored ? '' : linesIn(givenIn(request), 'found');
 
 function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): DeclaredField {
   const given = givenIn(request);
@@ -122,7 +156,7 @@ function draftOf(request: FastifyRequest, stored: DeclaredField | undefined): De
   const lines = choices.split('\n').map((line) => line.trim());
   return {
     // The key of a found field can begin with white space.
-    key: stored?.key ?? (linesIn(given, 'found') || key),
+    key: stored?.key ?? (foundIn(request, stored) || key),
     label,
     type: type as DeclaredField['type'],
     choices: type === 'choice' ? [...new Set(lines.filter((line) => line !== ''))] : [],
@@ -136,16 +170,18 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   const textsOf = (one: DeclaredField) => ({ ...one, choices: one.choices.join('\n') });
   const theirs = stored && status === statuses.precondition_failed ? textsOf(stored) : {};
   const { input, choice, area } = controlsFor(textsOf(draft), faults, theirs, ['label']);
-  const hint = 'Its name in files and programs, which stays for good. Empty: made from the name, such as start_date.';
-  const found = linesIn(givenIn(request), 'found');
+  const hint =
+    'Its name in files and programs, which stays for good. Empty: made from the name, such as end_of_contract.';
+  const found = foundIn(request, stored);
   const key = found ? hidden({ found }) : input('key', 'Key', { hint });
+  const name = { hint: 'What people read, such as “End of contract”.', more: 'maxlength="120" autocomplete="off"' };
   return {
     title: stored ? `Change ${stored.label}` : found ? `Give ${found} a type` : `New field of ${object}`,
-    lead: when(found, html`Key: <code>${found}</code>`),
-    body: html`!${input('label', 'Name', { hint: 'What people read.', more: 'maxlength="120" autocomplete="off"' })}
-      !${stored ? versionField(stored) : key} !${choice('type', 'Type', typeWords)}
+    lead: when(stored || found, html`Key: <code>${stored?.key ?? found}</code>`),
+    body: html`!${input('label', 'Name', name)} !${stored ? versionField(stored) : ''}
+      !${choice('type', 'Type', typeWords)}
       <div class="of-choices">!${area('choices', 'Choices', 'One on each line.', '')}</div>
-      !${when(stored, quiet('Values that are stored already stay, also if they are of another type.'))}
+      !${stored ? quiet('Values that are stored already stay, also if they are of another type.') : key}
       !${buttons('Save the field', section)}`,
     isNarrow: true,
   };

@@ -21,11 +21,14 @@ test('the page of fields declares, changes and removes a field', async () => {
   expect([made.status, textOf(made)]).toEqual([303, '']);
   const shown = { name: 'custom_fields.a/b', label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
   expect(await declared()).toEqual([shown]);
-  expect(textOf(await admin.get('/app/fields'))).toMatch(/The field|Plan a\/b Choice: silver, gold Change · Remove/);
+  expect(textOf(await admin.get('/app/fields'))).toContain('Plan Choice: silver, gold a/b Change · Remove the type');
   const edit = '/app/fields/contacts/a%2Fb/edit';
   expect((await admin.submit(edit, { label: 'Tariff', choices: 'bronze' })).status).toBe(303);
   expect(await declared()).toEqual([{ ...shown, label: 'Tariff', choices: ['bronze'] }]);
-  expect((await admin.submit('/app/fields/contacts/a%2Fb/remove')).status).toBe(303);
+  expect(textOf(await admin.get(`${edit}?found=other`))).toContain('Key: a/b');
+  const remove = '/app/fields/contacts/a%2Fb/remove';
+  expect(textOf(await admin.get(remove))).toContain('The values of Tariff stay in the contacts, under the key a/b');
+  expect((await admin.submit(remove)).status).toBe(303);
   expect(await declared()).toEqual([]);
   expect((await admin.get(edit)).status).toBe(404);
 });
@@ -43,7 +46,35 @@ test('a field without a key gets one from its name, which no other field has', a
   const sent = { label: ' Größe & Farbe (2) ', type: 'text' };
   expect((await admin.submit('/app/fields/contacts/new', sent)).status).toBe(303);
   expect(await declared()).toMatchObject([{ name: 'custom_fields.grosse_farbe_2', label: 'Größe & Farbe (2)' }]);
-  expectPage(await admin.submit('/app/fields/contacts/new', sent), 400, 'Another field has this key.');
+  expectPage(await admin.submit('/app/fields/contacts/new', sent), 400, '“Größe & Farbe (2)” is a field already');
+  expectPage(
+    await admin.submit('/app/fields/contacts/new', { ...sent, label: 'Größe, Farbe, 2' }),
+    400,
+    '“Größe & Farbe (2)” is a field already',
+  );
+});
+
+test('a field has neither the name nor the key of a built-in one, nor the name of another', async () => {
+  const refused = async (sent: object, message: string, page = '/app/fields/contacts/new') =>
+    expectPage(await admin.submit(page, { type: 'text', ...sent }), 400, message);
+  await refused({ key: 'work_email', label: 'Mail' }, 'The field “Work e-mail” has this key');
+  await refused({ key: 'mail', label: 'work E-Mail' }, '“Work e-mail” is a field already: use that one');
+  await declare('plan', { type: 'text', label: 'Tariff' });
+  await declare('twin', { type: 'text', label: 'Tariff' });
+  await refused({ label: ' TARIFF' }, '“Tariff” is a field already');
+  await declare('other', { type: 'text' });
+  await refused({ label: 'Tariff' }, '“Tariff” is a field already', '/app/fields/contacts/other/edit');
+  const kept = await admin.submit('/app/fields/contacts/twin/edit', { type: 'number' });
+  expect([kept.status, textOf(kept)]).toEqual([303, '']);
+  expect((await admin.submit('/app/fields/companies/new', { label: 'Tariff', type: 'text' })).status).toBe(303);
+});
+
+test('the page of fields names the built-in fields, and gives no type to a field whose key is too long', async () => {
+  const page = await admin.get('/app/fields');
+  expect(textOf(page)).toContain('Built-in fields: 23 Your own id, First name');
+  expect(page.body).not.toMatch(/<th[^>]*>\s*<\/th>/);
+  const refused = await admin.submit(`/app/fields/contacts/new?found=${'k'.repeat(65)}`, { label: 'Long' });
+  expectPage(refused, 400, 'A field with this key can have no type');
 });
 
 test('a key that is made from a name of whole characters has whole characters', async () => {
@@ -54,7 +85,7 @@ test('a key that is made from a name of whole characters has whole characters', 
 test('the page of fields offers a type for a field that records have', async () => {
   await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file ': 'x' } }));
   const { body } = await admin.get('/app/fields');
-  expect(textOf({ body })).toContain('Rank & file Rank & file not set, so not in rules and tables Give it a type');
+  expect(textOf({ body })).toContain('until they have a type. Rank & file Give it a type');
   const link = /href="([^"]+new\?found[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
   expectPage(await admin.submit(link, { label: '', type: 'choice' }), 400, 'Key: Rank & file');
   expect((await admin.get(link)).body).not.toContain('<input type="text" id="key"');

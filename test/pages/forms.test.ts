@@ -120,7 +120,7 @@ const wrong: [path: string, fields: Fields, says: string | RegExp, kept?: RegExp
     /value="contact.created"\s+checked/,
   ],
   ['fields/contacts/new', { key: '', type: 'text', label: '–' }, 'Give a key such as start_date', /value="–"/],
-  ['fields/contacts/new', { key: 'seats', type: 'text' }, 'Another field has this key.'],
+  ['fields/contacts/new', { key: 'seats', type: 'text' }, 'The field “seats” has this key.'],
   ['fields/contacts/new', { key: 'size', type: 'choice' }, 'Write at least one choice.'],
 ];
 
