@@ -222,8 +222,9 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await expect.poll(focused).toBe('Move Three engines');
     await page.keyboard.press('/');
     await page.keyboard.type('Lovelace');
+    await page.locator('.find option').first().waitFor({ state: 'attached' });
     await page.keyboard.press('Enter');
-    await page.waitForURL('**/app/contacts?search=Lovelace');
+    await page.waitForURL('**/app/contacts?search=Lovelace&find=1');
     await customer.delete(`/opportunities/${id}`);
     await page.close();
   });

@@ -54,6 +54,20 @@ test('a search for contacts says how many companies it finds, and a search for c
   );
 });
 
+test('the search beside each page leads to the contact, if it finds one and nothing else', async () => {
+  const word = unique('Wharf');
+  const id = await make(customer, '/contacts', contactBody({ last_name: word }));
+  const found = `/app/contacts?search=${word}&find=1`;
+  expect((await admin.get('/app')).body).toMatch(
+    /name="search"[^>]*data-suggest="\/app\/contacts"[^>]*>\s*<input type="hidden" name="find"/,
+  );
+  expect((await admin.get(found)).location).toBe(`/app/contacts/${id}`);
+  for (const path of [`/app/contacts?search=${word}`, '/app/contacts?search=&find=1'])
+    expect((await admin.get(path)).status).toBe(200);
+  await make(customer, '/company', { company_name: word, type: 'prospect' });
+  expect((await admin.get(found)).status).toBe(200);
+});
+
 describe('a view of contacts', () => {
   const linkIn = (html: string, pattern: RegExp): string =>
     pattern.exec(html)![1]!.replaceAll(/&#(\d+);/g, (_entity, code) => String.fromCodePoint(Number(code)));

@@ -234,7 +234,7 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
     <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
     <a class="brand" href="/app">Sales Data</a>
     <form class="find" method="get" action="/app/contacts">
-      <input type="search" name="search" maxlength="256" autocomplete="off" !${find} />
+      <input type="search" name="search" maxlength="256" !${find} /> !${hidden({ find: '1' })}
     </form>
     <nav id="menu" aria-label="Main" popover>!${groups.join('<hr />')}</nav>
     <div class="account row">
@@ -247,7 +247,8 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
   </header>`;
 }
 
-const find = 'aria-label="Find a contact" placeholder="Find a contact"';
+const find =
+  'aria-label="Find contacts" placeholder="Find contacts" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
 
 interface FormRoutes {
   /** Path to which the form is sent. Default: the path of its page. */

@@ -57,6 +57,9 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
       list === undefined ? undefined : headingOf?.(request, list),
       readInOrder(request, companyKind, companies.slice(0, maxNamed)),
     ]);
+    // The search beside each page leads to the one record that it finds.
+    const [only, ...further] = queryText(request, 'find') !== '' && view.values['search'] ? page.rows : [];
+    if (only && further.length === 0 && matches === 1 && others === '') return `${path}/${only.id}`;
     const { none: noneInList, ...shown } = ofList ?? {};
     const names = someNames(employers.map(companyKind.nameOf), maxNamed, companies.length);
     const { userId: me } = request.caller;
