@@ -103,6 +103,13 @@ describe('a view of contacts', () => {
     expect(linkIn(some.body, /href="([^"]+)" download>Excel/)).toContain('columns=score.owner.name');
   });
 
+  test('leads to no page after its last record', async () => {
+    await makeContacts(25);
+    expect((await admin.get('/app/contacts')).body).not.toContain('rel="next"');
+    await makeContacts(1);
+    expect((await admin.get('/app/contacts')).body).toContain('rel="next"');
+  });
+
   test('says which records it shows, leads back and forth, and from one record to the next', async () => {
     const ids = (await makeContacts(60)).toReversed();
     const next = (html: string) => linkIn(html, /href="([^"]+)" rel="next"/);

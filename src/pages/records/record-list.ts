@@ -67,6 +67,8 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
     const rows = (await kind.withCounts?.(request, found)) ?? found;
+    // A full page has a cursor, the last one too.
+    const isLast = matches <= Math.min(view.page * pageRows, maxCounted);
     return {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
@@ -77,7 +79,7 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
         <div class="row">!${chips(kind, view, known)} !${when(!ofList || parametersOf(view).size > 1, views)}</div>
         !${rows.length > 0 ? heading(kind, view, matches, page.rows.length) : noneInList || none(kind, view, ofList && { list })}
         !${when(rows.length > 0, chooser(kind, view, { rows, matches, users, isAdmin: isAdmin(request) }))}
-        !${numberedPager(request, page.nextCursor)}`,
+        !${numberedPager(request, isLast ? undefined : page.nextCursor)}`,
     };
   });
 }
