@@ -123,6 +123,28 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.close();
   });
 
+  test('a form marks all that is wrong at once, but is not sent with a half typed number', async () => {
+    const page = await open('/app/products/new');
+    await page.getByRole('button', { name: 'Create the product' }).click();
+    await page.getByText('Please look at the marked fields').waitFor();
+    expect(await page.locator('[aria-invalid]').count()).toBe(2);
+    expect(await page.evaluate('document.activeElement.id')).toBe('name');
+    const id = await make(customer, '/contacts', contactBody({ birth_year: 1815 }));
+    await page.goto(`${url}/app/contacts/${id}/edit`);
+    const year = page.getByLabel('Year of birth');
+    await year.evaluate((one) => one.closest('details')?.setAttribute('open', ''));
+    await year.fill('');
+    await year.pressSequentially('-');
+    const save = page.getByRole('button', { name: 'Save' });
+    await save.click();
+    expect(await page.evaluate('document.activeElement.id')).toBe('birth_year');
+    await year.fill('1816');
+    await save.click();
+    await page.getByText('It is saved.').waitFor();
+    expect((await customer.get(`/contacts/${id}`)).body.birth_year).toBe(1816);
+    await page.close();
+  });
+
   test('a rule offers the values of its field as soon as the field is chosen', async () => {
     const page = await open('/app/lists/new');
     await page.getByLabel('Rule 1: field').selectOption('Country');

@@ -29,6 +29,8 @@ function enhance(root) {
   each('data-copy', (button) => (button.hidden = !navigator.clipboard), root);
   each('data-chooser', prepareChooser, root);
   each('data-suggest', prepareSuggestions, root);
+  each('method="post"', (form) => (form.noValidate = true), root); // the page marks all that is wrong at once
+  root.querySelector('[aria-invalid="true"]')?.focus();
 }
 
 /** Calls a function when an event reaches an element with an attribute, now or later in the page. */
@@ -37,6 +39,19 @@ const on = (type, attribute, act) =>
     const element = event.target.closest?.(`[${attribute}]`);
     if (element) act(element, event);
   });
+
+/** Stops a form with a half typed date or number. The browser would send it as empty, and the stored value would go. */
+addEventListener(
+  'submit',
+  (event) => {
+    const half = [...event.target.elements].find(({ validity }) => validity?.badInput);
+    if (!half || !event.target.noValidate || event.submitter?.formNoValidate) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    half.reportValidity();
+  },
+  true,
+);
 
 const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'short' });
 const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
@@ -177,7 +192,6 @@ const keptFields = (form) =>
   [...form.elements].filter(({ type, name }) => keptTypes.has(type) || (type === 'hidden' && name !== 'form_token'));
 
 on('input', 'data-keep', (form) => (form.isChanged = true));
-on('submit', 'data-keep', (form) => (form.isChanged = false));
 
 /** Asks before somebody leaves a page whose form has changes that are not sent. */
 addEventListener('beforeunload', (event) => {
@@ -190,6 +204,7 @@ const userName = () => document.querySelector('.account .email')?.textContent;
  * Stores the contents of a form that is being sent. If the session has ended, `restoreForm` uses them after the login.
  */
 on('submit', 'data-keep', (form) => {
+  form.isChanged = false;
   const fields = keptFields(form).map(({ name, value, checked }) => ({ name, value, checked }));
   sessionStorage.setItem(keptName, JSON.stringify({ user: userName(), action: form.action, fields }));
 });
@@ -212,16 +227,10 @@ function restoreForm() {
   }
 }
 
-const idAttributes = ['id', 'for', 'aria-describedby', 'list'];
-
 /** Gives the elements of a form new ids. In a dialog, the ids would otherwise repeat those of the page. */
 function prefixIds(form) {
-  for (const attribute of idAttributes)
-    each(
-      attribute,
-      (one) => one.setAttribute(attribute, one.getAttribute(attribute).replaceAll(/\S+/g, 'dialog-$&')),
-      form,
-    );
+  for (const name of ['id', 'for', 'aria-describedby', 'list'])
+    each(name, (one) => one.setAttribute(name, one.getAttribute(name).replaceAll(/\S+/g, 'dialog-$&')), form);
 }
 
 const tasks = () => [...document.querySelectorAll('.tasks > li')];
@@ -244,11 +253,7 @@ function restoreFocus() {
   each('data-focus', (rows) => afterFragment(() => rows.querySelector(rows.dataset.focus)?.focus()));
   if (!place || document.activeElement !== document.body) return;
   const shown = task < 0 ? document.querySelector(`main a${place}`) : document.querySelector(`.tasks ${place}`);
-  const found =
-    shown ??
-    tasks()
-      .slice(0, task + 1)
-      .at(-1);
+  const found = shown ?? tasks()[Math.min(task, tasks().length - 1)];
   (found?.matches('a') ? found : found?.querySelector('button'))?.focus();
 }
 

@@ -156,12 +156,11 @@ function stageColumns(faults: Faults): Column<StageRow>[] {
       const about = html`aria-label="${label} of stage ${i + 1}" !${more} !${faultMark(fault, faults)}`;
       return html`!${textInput(html`!${about} name="stage_${member}"`, row[member])} !${faultText(fault, faults)}`;
     };
-  const percent = 'inputmode="numeric" pattern="[0-9]{1,2}|100" title="A whole number from 0 to 100"';
   const isNow = (i: number): Html => html`name="stage_status" aria-label="Opportunities in stage ${i + 1} are"`;
   return [
     ['Order', ({ id }, i) => html`Stage ${i + 1} !${hidden({ stage_id: id })}`, 'row'],
     ['Name', input('name', 'Name', 'maxlength="255"'), 'long'],
-    ['Chance to win, %', input('probability_percentage', 'Chance to win', percent)],
+    ['Chance to win, %', input('probability_percentage', 'Chance to win', 'inputmode="numeric"')],
     ['Opportunities here are', ({ status }, i) => select(isNow(i), statusWords, status)],
   ];
 }
