@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { durations, KeyRequest, SpendCapsChange } from '../schemas/accounts.ts';
-import type { capPeriods, SpendCaps, ApiKey } from '../schemas/accounts.ts';
+import { anySize, durations, KeyRequest, maxCap, SpendCapsChange } from '../schemas/accounts.ts';
+import type { SpendCap, SpendCaps, ApiKey } from '../schemas/accounts.ts';
 import { scopes, usualScopes, type Scope } from '../schemas/scopes.ts';
 import { forMembers, forAdmins, addPage, formRoutes, question, secretPage, listPage } from './base/layout.ts';
 import type { Page, FormPage } from './base/layout.ts';
@@ -55,12 +55,7 @@ const spendingScopes: Record<Pool, readonly Scope[]> = {
 
 const nothing = { amount: 0, per: 'total' } as const;
 
-interface Preset {
-  label: string;
-  advice: string;
-  scopes: readonly Scope[];
-  caps?: SpendCaps;
-}
+type Preset = { label: string; advice: string; scopes: readonly Scope[]; caps?: SpendCaps };
 
 const presets: Readonly<Record<string, Preset>> = {
   read: {
@@ -92,7 +87,7 @@ function permissionsText(permissions: readonly Scope[]): string {
     .join('; ');
 }
 
-function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft, faults: Faults): Html {
+function keyForm({ name, expiration, permissions, preset }: KeyDraft, limits: Fields, faults: Faults): Html {
   const { input, choice } = controlsFor({ name, expiration: String(expiration) }, faults);
   const hint = 'What the key is for, such as “Nightly import”.';
   const ends = durations.map((days) => [String(days), `${days} days`] as const);
@@ -119,58 +114,58 @@ function keyForm({ name, expiration, permissions, preset, ...limits }: KeyDraft,
       <div class="columns of-choices">!${ofResources}</div>`,
     'permissions',
   )}
-  !${capFields(limits, faults)} !${buttons('Issue the key', section)}`;
+  !${limitFields(limits, faults)} !${buttons('Issue the key', section)}`;
 }
 
-const periodLabels: Record<(typeof capPeriods)[number], string> = {
-  day: 'per day (UTC)',
-  month: 'per month (UTC)',
-  total: 'in total',
-};
+const periods: Record<SpendCap['per'], string> = { day: 'per day (UTC)', month: 'per month (UTC)', total: 'in total' };
 
 /** Returns in words the caps that the audit log tells, such as `subscription 100/day, verification none`. */
 export const capsText = (told: string): string =>
-  told.replaceAll(/(\w+) (?:(\d+)\/(\w+)|none)/g, (_, pool: Pool, amount, per: keyof typeof periodLabels) => {
-    return `${poolWords[pool].word}: ${per ? `at most ${amount} credits ${periodLabels[per]}` : 'no cap'}`;
+  told.replaceAll(/(\w+) (?:(\d+)\/(\w+)|none)/g, (_, pool: Pool, amount, per: keyof typeof periods) => {
+    return `${poolWords[pool].word}: ${per ? `at most ${amount} credits ${periods[per]}` : 'no cap'}`;
   });
 
 type KeyLimits = Pick<ApiKey, 'spend_caps' | 'approve_over'>;
 
-function capFields({ spend_caps: caps, approve_over: over }: KeyLimits, faults: Faults): Html {
-  const values = {
-    ...Object.fromEntries(pools.map((pool) => [`cap_${pool}`, String(caps[pool]?.amount ?? '')])),
-    ...Object.fromEntries(pools.map((pool) => [`cap_${pool}_per`, caps[pool]?.per ?? 'day'])),
-    over_records: String(over.records ?? ''),
-    over_credits: String(over.credits ?? ''),
-  };
+const limitTexts = ({ spend_caps: caps, approve_over: over }: KeyLimits): Fields => ({
+  ...Object.fromEntries(pools.map((pool) => [`cap_${pool}`, String(caps[pool]?.amount ?? '')])),
+  ...Object.fromEntries(pools.map((pool) => [`cap_${pool}_per`, caps[pool]?.per ?? 'day'])),
+  ...Object.fromEntries(Object.entries(over).map(([name, most]) => [`over_${name}`, String(most ?? '')])),
+});
+
+/** Returns the controls of the limits of a key. The style sheet hides them from a key that only reads. */
+function limitFields(values: Fields, faults: Faults): Html {
   const { input, choice } = controlsFor(values, faults);
   const amount = (name: string, label: string, none: string) =>
     input(name, label, { more: html`inputmode="numeric" autocomplete="off" placeholder="${none}"` });
   const capOfPool = (pool: Pool) =>
     sideBySide(
       amount(`cap_${pool}`, `Credits ${poolWords[pool].purpose}`, 'no cap'),
-      choice(`cap_${pool}_per`, `In which time, ${poolWords[pool].purpose}`, periodLabels),
+      choice(`cap_${pool}_per`, `In which time, ${poolWords[pool].purpose}`, periods),
     );
-  const part = (name: string, legend: string, advice: string, body: Html) =>
-    group(legend, html`!${quiet(advice)} !${faultText(name, faults)} !${body}`, name);
-  const advice =
+  const caps = 'How many credits this key may spend. Empty: as many as your company has. 0: none.';
+  const over =
     'A single call that writes more records or costs more credits waits until an admin approves it. Empty: none waits.';
-  return html`!${part(
-    'spend_caps',
-    'Spend caps',
-    'How many credits this key may spend. Empty: as many as your company has, and none if it only reads. 0: none.',
-    html`!${pools.map(capOfPool)}`,
-  )}
-  !${part(
-    'approve_over',
-    'Approval of large calls',
-    advice,
-    sideBySide(amount('over_records', 'Records', 'no approval'), amount('over_credits', 'Credits', 'no approval')),
-  )}`;
+  const sizes = sideBySide(
+    amount('over_records', 'Records', 'no approval'),
+    amount('over_credits', 'Credits', 'no approval'),
+  );
+  return html`<div class="of-limits">
+    !${group('Spend caps', html`!${quiet(caps)} !${pools.map(capOfPool)}`)}
+    !${group('Approval of large calls', html`!${quiet(over)} !${sizes}`)}
+  </div>`;
 }
 
+/** Returns an amount in a form: null if it is empty, undefined if it is not an amount. */
+function amountIn(fields: Fields, name: string): number | null | undefined {
+  const given = text(fields, name).trim();
+  if (given === '') return null;
+  return /^\d{1,10}$/.test(given) && Number(given) <= maxCap ? Number(given) : undefined;
+}
+
+/** Returns the limits in a form, without amounts that are not numbers, which `limitFaults` names. */
 function limitsIn(fields: Fields): KeyLimits {
-  const amount = (name: string) => (text(fields, name).trim() === '' ? null : integer(fields, name));
+  const amount = (name: string) => amountIn(fields, name) ?? null;
   const caps = pools.map((pool) => {
     const credits = amount(`cap_${pool}`);
     return [pool, credits === null ? null : { amount: credits, per: text(fields, `cap_${pool}_per`) }];
@@ -179,11 +174,16 @@ function limitsIn(fields: Fields): KeyLimits {
   return { spend_caps: Object.fromEntries(caps) as SpendCaps, approve_over };
 }
 
-function needlessCaps(caps: SpendCaps, permissions: readonly Scope[]): Fault[] {
-  const message = 'the key may not do this, so it needs no cap: empty this field';
-  return pools
-    .filter((pool) => caps[pool]?.amount && !maySpend(pool, permissions))
-    .map((pool) => ({ path: `/cap_${pool}`, message }));
+/** Returns what is wrong with the limits in a form, by control. */
+function limitFaults(fields: Fields, { spend_caps: caps }: KeyLimits, permissions: readonly Scope[]): Fault[] {
+  const names = ['over_records', 'over_credits', ...pools.map((pool) => `cap_${pool}`)];
+  const wrong = names.filter((name) => amountIn(fields, name) === undefined);
+  const needless = pools.filter((pool) => caps[pool]?.amount && !maySpend(pool, permissions));
+  const useless = 'the key may not do this, so it needs no cap: empty this field';
+  return [
+    ...wrong.map((name) => ({ path: `/${name}`, message: `must be a whole number from 0 to ${count(maxCap)}` })),
+    ...needless.map((pool) => ({ path: `/cap_${pool}`, message: useless })),
+  ];
 }
 
 const maySpend = (pool: Pool, permissions: readonly Scope[]): boolean =>
@@ -194,7 +194,7 @@ const spentBy = ({ spent, spend_caps: caps, permissions }: ApiKey): Html => {
     .filter((pool) => spent[pool] > 0 || (caps[pool]?.amount !== 0 && maySpend(pool, permissions)))
     .map((pool) => {
       const cap = caps[pool];
-      const most = cap === null ? '' : ` of ${count(cap.amount)} ${periodLabels[cap.per]}`;
+      const most = cap === null ? '' : ` of ${count(cap.amount)} ${periods[cap.per]}`;
       return line(`${poolWords[pool].word}: ${count(spent[pool])}${most}`);
     });
   return texts.join('') || '<span class="quiet">may not spend</span>';
@@ -208,8 +208,9 @@ export async function keys(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
     act: async (request) => {
-      const key = completedByPreset(draftOf(request));
-      requireValid(KeyRequest, key, needlessCaps(key.spend_caps, key.permissions));
+      const [draft, sent] = [draftOf(request), fieldsOf(request)];
+      const key = completedByPreset(draft);
+      requireValid(KeyRequest, key, presets[draft.preset]?.caps ? [] : limitFaults(sent, key, key.permissions));
       const issued = await once(request, (sql) => issueKey(sql, request.caller, key, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
@@ -236,7 +237,7 @@ export async function keys(app: FastifyInstance): Promise<void> {
       const limits = limitsIn(fieldsOf(request));
       const key = await requireKey(request);
       requireCurrent(request, limitsOf(key));
-      requireValid(SpendCapsChange, limits, needlessCaps(limits.spend_caps, key.permissions));
+      requireValid(SpendCapsChange, limits, limitFaults(fieldsOf(request), limits, key.permissions));
       await write(request, setSpendCaps, key.id, limits, actorOf(request));
       return `${section}?done=capped`;
     },
@@ -271,8 +272,8 @@ function draftOf(request: FastifyRequest): KeyDraft {
 function completedByPreset({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
   const preset = presets[chosen];
   if (!preset) return draft;
-  const caps = pools.map((pool) => [pool, draft.spend_caps[pool] ?? preset.caps?.[pool] ?? null]);
-  return { ...draft, permissions: [...preset.scopes], spend_caps: Object.fromEntries(caps) as SpendCaps };
+  const limits = preset.caps && { spend_caps: preset.caps, approve_over: anySize };
+  return { ...draft, permissions: [...preset.scopes], ...limits };
 }
 
 const areSame = (some: readonly string[], others: readonly string[]): boolean =>
@@ -283,7 +284,7 @@ const blank = { preset: 'read', expiration: 90 } as const;
 const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
   title: 'New API key',
   lead: 'A program needs a key to work with your data. Give each program its own, which may do only what it needs. The key is shown once.',
-  body: keyForm({ ...draftOf(request), ...(request.method !== 'POST' && blank) }, faults),
+  body: keyForm({ ...draftOf(request), ...(request.method !== 'POST' && blank) }, fieldsOf(request), faults),
   attributes: 'data-once data-keep',
 });
 
@@ -306,11 +307,11 @@ const limitsOf = ({ spend_caps, approve_over }: ApiKey): KeyLimits => ({ spend_c
 
 async function showCaps(request: FastifyRequest, { faults }: Refused): Promise<FormPage> {
   const key = await requireKey(request);
-  const limits = request.method === 'POST' ? limitsIn(fieldsOf(request)) : key;
+  const limits = request.method === 'POST' ? fieldsOf(request) : limitTexts(key);
   return {
     title: 'Limits of the key',
     body: html`<p>!${named(key)} keeps its value.</p>
-      !${versionField(limitsOf(key))} !${capFields(limits, faults)}
+      !${versionField(limitsOf(key))} !${limitFields(limits, faults)}
       !${buttons('Change the limits', section, 'Leave them as they are')}`,
   };
 }
@@ -325,7 +326,6 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
   const add = linkButton('New key', `${section}/new`);
   const [isEnded, mayChange] = [queryText(request, 'ended') !== '', isAdmin(request)];
   const ended = all.filter((key) => !isActive(key));
-  const none = 'A program needs a key to work with your data. Issue one for each, so that you can revoke it alone.';
   const actions: readonly Column<ApiKey>[] = mayChange && !isEnded ? [['Actions', actsOf]] : [];
   const shown = { '': 'Keys that work', 1: `Keys that no longer work: ${count(ended.length)}` };
   const approvals = linkButton('Approvals', '/app/approvals', 'secondary outline');
@@ -340,7 +340,12 @@ function keyList(request: FastifyRequest, all: readonly ApiKey[]): Page {
     above: filters(section, filterChoice('ended', 'Show', shown, isEnded ? '1' : '')),
     columns: [...columns, ...actions],
     ...pageOf(request, isEnded ? ended : all.filter(isActive), 50),
-    none: ['No keys', none, 'key', mayChange ? add : '<p>Ask an admin of your company for one.</p>'],
+    none: [
+      'No keys',
+      'Issue one for each program, so that you can revoke it alone.',
+      'key',
+      mayChange ? add : '<p>Ask an admin of your company for one.</p>',
+    ],
   });
 }
 

@@ -65,7 +65,9 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     await page.waitForURL('**/app/keys/new');
     await page.getByLabel('Name').fill('Nightly import');
     expect(await page.getByRole('checkbox', { name: 'Account and credits: read' }).count()).toBe(0);
+    expect(await page.getByRole('textbox', { name: 'Records' }).count()).toBe(0);
     await page.getByRole('radio', { name: 'Only what is ticked here' }).check();
+    expect(await page.getByRole('textbox', { name: 'Records' }).count()).toBe(1);
     await page.getByRole('checkbox', { name: 'Account and credits: read' }).check();
     await page.getByRole('radio', { name: /^Work with records/ }).check();
     await page.getByRole('button', { name: 'Issue the key' }).click();

@@ -105,9 +105,26 @@ test('spend caps are given with a key, changed without a new value, and shown wi
   expect([answer.status, answer.location]).toEqual([303, '/app/keys?done=capped']);
   expect(await storedCaps()).toEqual({ subscription: { amount: 0, per: 'day' }, verification: null });
   const refused = await visitor.submit(page, { cap_verification: 'many' });
-  expectPage(refused, 400, 'Must be a whole number');
+  expectPage(refused, 400, 'Must be a whole number from 0 to 1,000,000,000');
   await visitor.submit(`/app/keys/${key!['id']}/revoke`, {});
   expect((await visitor.submit(page)).status).toBe(409);
+});
+
+test('each limit of a new key that is no number is marked, and a key that only reads needs none', async () => {
+  const limits = { cap_subscription: '-5', cap_verification: ' 7 ', over_records: 'abc', over_credits: '1e3' };
+  const { status, body } = await visitor.submit('/app/keys/new', {
+    name: 'x',
+    expiration: '30',
+    preset: 'all',
+    ...limits,
+  });
+  expect(status).toBe(400);
+  const marked = [...body.matchAll(/id="(\w+)" name="\w+"[^>]*aria-invalid="true"/g)].map(([, name]) => name);
+  expect(marked).toEqual(['cap_subscription', 'over_records', 'over_credits']);
+  expect([body.includes('value="-5"'), body.includes('value="abc"')]).toEqual([true, true]);
+  const only = await visitor.submit('/app/keys/new', { name: 'x', expiration: '30', preset: 'read', ...limits });
+  expect(keyIn(only.body)).toBeDefined();
+  expect(await storedCaps()).toEqual({ subscription: nothing, verification: nothing });
 });
 
 test('the form to rotate a key says when it was used last, and replaces the key', async () => {
