@@ -33,6 +33,7 @@ describe('products', () => {
     const path = `/app/products/${id}/edit`;
     const unclear = await member.submit(path, { price: '1,249' });
     expectPage(unclear, 400, 'Is not a clear number');
+    expectPage(await member.submit(path, { price: '-3' }), 400, 'Must be at least 0');
     expect((await member.submit(path, { price: '1100', active: 'false' })).status).toBe(303);
     expect(await stored(id)).toMatchObject({ name: 'Chair', price: 1100, active: false, currency: 'EUR' });
     expect(textOf(await member.get('/app/products'))).toContain('Nothing is offered yet');

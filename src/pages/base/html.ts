@@ -249,7 +249,7 @@ const maxLength = 40;
  * not a number or can mean two, such as `1,249`.
  */
 export const readNumber = (given: string): number | undefined =>
-  given.length > maxLength || /[-−]/.test(given)
+  given.length > maxLength
     ? undefined
     : clearNumber(given.trim().replaceAll(/^(?:[A-Z]{0,3}\p{Sc}|[A-Z]{3})\s*|\s*(?:\p{Sc}|[A-Z]{3})$/gu, ''));
 
