@@ -12,7 +12,7 @@ import { ownPath, secretPage, listPage, type Page, type FormPage } from './base/
 import { pageOf, controlsFor, hidden } from './base/forms.ts';
 import { once, lookUp, fieldsOf, text, queryOf, textsIn, oneOf, notSent, requireValid } from './base/requests.ts';
 import { refusalOf, type Fields, type Faults, type Refused } from './base/requests.ts';
-import { badge, notice, linkButton, buttons, html, when, folded, acts, submit, moment } from './base/html.ts';
+import { badge, quiet, notice, linkButton, buttons, html, when, folded, acts, submit, moment } from './base/html.ts';
 import type { Html } from './base/html.ts';
 import { roleWords } from './base/words.ts';
 import { LoginAttempts } from '../access/rate-limits.ts';
@@ -260,16 +260,17 @@ function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
   ];
   const message = messages.find(Boolean);
   const { input } = controlsFor({ email: text(sent, 'email').trim() }, faults);
+  // After a wrong password the address is filled in.
+  const more = (name: string, focused: boolean) => html`autocomplete="${name}" required !${when(focused, 'autofocus')}`;
   const body = html`!${hidden({ next: ownPath(text('next' in sent ? sent : query, 'next')) })}
-  !${input('email', 'E-mail address', { type: 'email', more: 'autocomplete="username" required autofocus' })}
-  !${input('password', 'Password', { type: 'password', more: 'autocomplete="current-password" required' })}
+  !${input('email', 'E-mail address', { type: 'email', more: more('username', !faults['']) })}
+  !${input('password', 'Password', { type: 'password', more: more('current-password', faults[''] !== undefined) })}
   !${submit('Log in')}
   !${folded(
     'Forgot your password, or new here?',
-    html`<p>
-      Ask an admin of your company. Under “Users”, an admin makes a link for you, with which you set a new password. If
-      you are the only admin, ask whoever runs this service.
-    </p>`,
+    quiet(
+      'Ask an admin of your company. Under “Users”, an admin makes a link for you, with which you set a new password. If you are the only admin, ask whoever runs this service.',
+    ),
   )}`;
   const lead = faults[''] || message ? '' : "Your company's contacts, deals and prospects.";
   const above = faults[''] ? '' : (message ?? '');

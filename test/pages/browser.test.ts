@@ -61,6 +61,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     const page = await open('/app/keys/new');
     await logIn(page, 'wrong horse battery');
     await page.getByRole('alert').filter({ hasText: 'wrong' }).waitFor();
+    expect(await page.evaluate('document.activeElement.id')).toBe('password');
     await logIn(page);
     await page.waitForURL('**/app/keys/new');
     await page.getByLabel('Name').fill('Nightly import');
