@@ -48,12 +48,11 @@ export const table = <Row>(label: string, columns: readonly Column<Row>[], rows:
           <thead>
             <tr>
               !${columns.map(([head, , kind, sort]) => {
-                const number = kind === 'number' ? 'class="number"' : '';
+                if (head === '') return '<td></td>';
+                const number = when(kind === 'number', ' class="number"');
                 if (!sort) return html`<th scope="col" !${number}>${head}</th>`;
-                const order = { ascending: ' ↑', descending: ' ↓', none: '' }[sort.now];
-                return html`<th scope="col" aria-sort="${sort.now}" !${number}>
-                  <a href="${sort.path}">${head}</a>${order}
-                </th>`;
+                const order = { ascending: '↑', descending: '↓', none: '' }[sort.now];
+                return html`<th scope="col" aria-sort="${sort.now}" !${number}>!${link(head, sort.path)} ${order}</th>`;
               })}
             </tr>
           </thead>
