@@ -140,11 +140,7 @@ export function select(attributes: Html, choices: Choices, chosen: string): Html
   </select>`;
 }
 
-interface InputOptions {
-  hint?: string;
-  type?: string;
-  more?: Html;
-}
+type InputOptions = { hint?: string; type?: string; more?: Html };
 
 /**
  * Returns functions that draw the fields of a form.

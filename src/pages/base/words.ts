@@ -89,11 +89,7 @@ export const verificationWords: Readonly<Record<VerificationStatus, { word: stri
   unverified: { word: 'not verified', reason: 'Nobody has checked this address yet.', tone: 'plain' },
   verified: { word: 'verified', reason: 'The address accepts mail.', tone: 'good' },
   invalid: { word: 'invalid', reason: 'The address does not accept mail.', tone: 'bad' },
-  accept_all: {
-    word: 'accepts all',
-    reason: 'The server accepts every address, so this one may not exist.',
-    tone: 'warning',
-  },
+  accept_all: { word: 'accepts all', reason: 'The server also accepts addresses that do not exist.', tone: 'warning' },
   disposable: { word: 'throw-away', reason: 'The address belongs to a service for throw-away mailboxes.', tone: 'bad' },
   do_not_mail: { word: 'do not mail', reason: 'The address belongs to a role, such as info@.', tone: 'warning' },
   unknown: { word: 'unclear', reason: 'The mail server gave no clear answer.', tone: 'busy' },
@@ -113,20 +109,15 @@ const reasons: Partial<Words<ItemReason>> = {
 export const reasonWord = (reason: ItemReason): string => reasons[reason] ?? plain(reason).toLowerCase();
 
 const equality = { equals: 'is', not_equals: 'is not', in: 'is one of', not_in: 'is none of' };
+const part = { contains: 'contains', not_contains: 'does not contain' };
+const ends = { starts_with: 'begins with', ends_with: 'ends with' };
 const emptiness = { is_empty: 'is empty', is_not_empty: 'is not empty' };
 const order = (more: string, least: string, less: string, most: string) =>
   ({ greater_than: more, greater_or_equal: least, less_than: less, less_or_equal: most }) as const;
 
 /** The comparisons that fit the values of a field, in words, by the kind of the values. */
 export const comparisons = {
-  text: {
-    contains: 'contains',
-    not_contains: 'does not contain',
-    ...equality,
-    starts_with: 'begins with',
-    ends_with: 'ends with',
-    ...emptiness,
-  },
+  text: { ...part, ...equality, ...ends, ...emptiness },
   choice: { ...equality, ...emptiness },
   number: { ...equality, ...order('is more than', 'is at least', 'is less than', 'is at most'), ...emptiness },
   day: { equals: 'is', ...order('is after', 'is on or after', 'is before', 'is on or before'), ...emptiness },
@@ -181,10 +172,9 @@ export const countryChoices: readonly Choice[] = [...countries]
 
 const currencies = new Intl.DisplayNames('en', { type: 'currency' });
 
-export const currencyChoices = Intl.supportedValuesOf('currency').map((code): Choice => [
-  code,
-  `${code}, ${currencies.of(code)}`,
-]);
+const currencyChoice = (code: string): Choice => [code, `${code}, ${currencies.of(code)}`];
+
+export const currencyChoices = Intl.supportedValuesOf('currency').map(currencyChoice);
 
 const formats = new Map<string, Intl.NumberFormat>();
 
@@ -216,10 +206,10 @@ export function phoneLink(given: string): Html {
     : html`${number}`;
 }
 
-export const contactPhone = ({
-  phone_numbers: [phone],
-  mobile_phone,
-}: Pick<Contact, 'phone_numbers' | 'mobile_phone'>): Html => phoneLink(phone ? phoneText(phone) : (mobile_phone ?? ''));
+type Phones = Pick<Contact, 'phone_numbers' | 'mobile_phone'>;
+
+export const contactPhone = ({ phone_numbers: [phone], mobile_phone: mobile }: Phones): Html =>
+  phoneLink(phone ? phoneText(phone) : (mobile ?? ''));
 
 /** Returns a link that shows an http(s) URL without its scheme. Returns other text without a link. */
 export function webLink(url: string | null): Html {
@@ -247,18 +237,11 @@ export function priceOf({ cost, available }: { cost: number; available: number }
     </p>`;
 }
 
-const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = {
-  UPLOADING: 'busy',
-  UPLOADED: 'warning',
-  PENDING: 'busy',
-  PROCESSING: 'busy',
-  COMPLETED: 'good',
-  FAILED: 'bad',
-  CANCELLED: 'plain',
-  succeeded: 'good',
-  failed: 'bad',
-  skipped: 'plain',
-};
+const openTones = { UPLOADING: 'busy', UPLOADED: 'warning', PENDING: 'busy', PROCESSING: 'busy' } as const;
+const endTones = { COMPLETED: 'good', FAILED: 'bad', CANCELLED: 'plain' } as const;
+const itemTones = { succeeded: 'good', failed: 'bad', skipped: 'plain' } as const;
+
+const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = { ...openTones, ...endTones, ...itemTones };
 
 const statusWords: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 

@@ -119,19 +119,9 @@ function movedNotice(request: FastifyRequest, pipelines: readonly Pipeline[]): H
 const boardOf = (pipeline: string, owner = ''): string => pathWith(section, { pipeline, owner });
 
 /** Board of a pipeline. It shows the opportunities of one owner, or of everybody if `owner` is empty. */
-interface Board {
-  pipeline: Pipeline;
-  owner: string;
-  users: readonly User[];
-  companies: ReadonlyMap<string, string>;
-}
+type Board = { pipeline: Pipeline; owner: string; users: readonly User[]; companies: ReadonlyMap<string, string> };
 
-interface Column {
-  stage: Pipeline['stages'][number];
-  total: number;
-  price: number;
-  rows: Opportunity[];
-}
+type Column = { stage: Pipeline['stages'][number]; total: number; price: number; rows: Opportunity[] };
 
 async function columnsOf(request: FastifyRequest, { stages }: Pipeline, owner: string): Promise<Column[]> {
   const of = (stage_id: string | string[]) => ({ stage_id, ...(owner === '' ? {} : { user_id_assigned: owner }) });

@@ -384,14 +384,12 @@ function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
   const fields = givenIn(request);
   const [object, query] = [objectIn(fields), text(fields, 'query')];
   const { input, choice } = controlsFor(fields, faults);
+  const more = html`maxlength="${maxName}" autocomplete="off" required`;
   return {
     title: 'Save this view',
     section: `/app/${object}`,
     body: html`!${hidden({ object, query })}
-    !${input('name', 'Name', {
-      hint: 'A view of yours with this name is replaced.',
-      more: html`maxlength="${maxName}" autocomplete="off" required`,
-    })}
+    !${input('name', 'Name', { hint: 'A view of yours with this name is replaced.', more })}
     !${choice('for', 'Who sees it', Object.entries({ me: 'only me', all: 'everybody here' }))}
     !${buttons('Save the view', pathOf({ object, query }))}`,
     isNarrow: true,
