@@ -9,6 +9,7 @@ import { requireValid, customName, invalid, requireCurrent, type Fields, type Re
 import { idOf, lookUp, type Faults } from '../base/requests.ts';
 import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
 import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
+import { sideBySide } from '../base/html.ts';
 import { verification, fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
 import { priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
@@ -408,15 +409,16 @@ export async function listControls(request: FastifyRequest, faults: Faults, none
   const fields = { ...queryOf(request), ...fieldsOf(request) };
   const chosen = 'list_id' in fields ? text(fields, 'list_id') : stored;
   const lists = await listChoices(request, chosen);
-  const label = none === '' ? 'List' : 'Put them into a list';
   const choices = [
     ...(none === '' ? [] : [['', none] as const]),
     ...lists.map(({ id, name }) => [id, name] as const),
-    ['new', 'a new list, with this name:'] as const,
+    ['new', 'a new list'] as const,
   ];
   const { input, choice } = controlsFor({ list_id: chosen, name: text(fields, 'name') }, faults);
-  return html`!${choice('list_id', label, choices)}
-  !${input('name', 'Name of the new list', { hint: 'If you write one, they go into a new list.' })}`;
+  return html`<fieldset>
+    <legend>Put them into a list</legend>
+    !${sideBySide(choice('list_id', 'List', choices), input('name', 'Or a new list, with this name'))}
+  </fieldset>`;
 }
 
 /**
