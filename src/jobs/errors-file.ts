@@ -7,23 +7,31 @@ import { encoderOf, FileRefused } from '../files/encodings.ts';
 import { failedRecords, type Message, type Failure, type FailedRecords } from '../files/errors-file.ts';
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
 import { fromStored } from '../files/stored-rows.ts';
-import { readRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
-import { requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
+import type { ImportCreate } from '../schemas/imports.ts';
+import { readRows, type ChosenRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
+import { requireImport, requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
 import { encodingOf, readSource } from './start-import.ts';
 import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
 
 export interface ErrorsFile {
   type: string;
+  encoding: string;
   read: () => Promise<AsyncGenerator<Buffer>>;
 }
 
 /**
  * Returns the CSV file of an import's failed records, in the encoding of the original file.
+ * @param chosen other records than the failed ones
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed 30 days after
  * the end
  */
-export async function openErrorsFile(db: Database, requester: Requester, given: ImportRef): Promise<ErrorsFile> {
+export async function openErrorsFile(
+  db: Database,
+  requester: Requester,
+  given: ImportRef,
+  chosen: ChosenRows = 'failed',
+): Promise<ErrorsFile> {
   const { customerId } = requester;
   const { found, readLayout } = await requireReadImport(db, requester, given);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
@@ -31,9 +39,36 @@ export async function openErrorsFile(db: Database, requester: Requester, given: 
   async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
     if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
     yield encode(failedRecords(begun, found.format).header);
-    for await (const text of errorLines(db, customerId, found, readLayout)) yield encode(text);
+    for await (const text of errorLines(db, customerId, { ...found, chosen }, readLayout)) yield encode(text);
   }
-  return { type: `text/csv; charset=${encoding}`, read: async () => bytes(await readLayout()) };
+  return { type: `text/csv; charset=${encoding}`, encoding, read: async () => bytes(await readLayout()) };
+}
+
+/**
+ * Returns the settings and the file of a new import: all records of a dry run, to change how they are read.
+ * @param isAnew true: only the records that lack the field by which an import finds stored ones, to create them
+ * @throws DomainError `not_found`; `conflict` if the records are no longer kept
+ */
+export async function openCopy(db: Database, requester: Requester, given: ImportRef, isAnew: boolean) {
+  const found = await db.lookup((sql) => requireImport(sql, requester.customerId, given.id, given.visible));
+  const state = await db.lookup((sql) => requireImportState(sql, requester.customerId, given.id, given.visible));
+  if (!isAnew && !state.is_kept) throw conflict('The file is no longer kept: upload it again');
+  const { object, match } = found;
+  const chosen = isAnew && match !== null ? { lacking: match } : 'all';
+  const { encoding, read } = await openErrorsFile(db, requester, given, chosen);
+  const draft: ImportCreate = {
+    object,
+    mode: isAnew ? 'create' : found.mode,
+    name: found.name,
+    format: 'csv',
+    encoding,
+    guess: true,
+    ...(!isAnew && match !== null && { match }),
+    ...(state.invalid_values && { invalid_values: state.invalid_values }),
+    ...(state.mapping && { mapping: state.mapping }),
+    ...(object === 'contacts' && { list_ids: state.list_ids }),
+  };
+  return { draft, file: await read() };
 }
 
 /**
@@ -76,13 +111,13 @@ const partBytes = 128 * 1024;
 async function* errorLines(
   db: Database,
   customerId: string,
-  { id, format }: Pick<ImportState, 'id' | 'format'>,
+  { id, format, chosen }: Pick<ImportState, 'id' | 'format'> & { chosen: ChosenRows },
   readLayout: () => Promise<CsvLayout | null>,
 ): AsyncGenerator<string> {
   // Read now, because the import may have ended since the header line was sent.
   let shown: FailedRecords | undefined;
   for (let after = 0; ;) {
-    const part = { after, limit: 1_000, failed: true, bytes: partBytes };
+    const part = { after, limit: 1_000, chosen, bytes: partBytes };
     const rows = await db.search((sql) => readRows(sql, customerId, id, part));
     if (rows.length === 0) return;
     const { lineOf } = (shown ??= failedRecords(await readLayout(), format));
@@ -92,7 +127,7 @@ async function* errorLines(
 }
 
 const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>): Message =>
-  error === null ? { warning: warning! } : { error };
+  error === null ? { warning: warning ?? '' } : { error };
 
 const lineColumn: Column = { type: 'integer', value: 'line', raw: 'line', required: true };
 
@@ -120,7 +155,7 @@ export async function readFailures(
   const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
   const nextCursor = () => encodeCursor(scope, { id: found.id, values: [after] });
   for (let length = 0; failures.length < limit && length <= pageLength;) {
-    const part = { after, limit: limit - failures.length, failed: true, bytes: pageLength };
+    const part = { after, limit: limit - failures.length, chosen: 'failed', bytes: pageLength } as const;
     const rows = await db.search((sql) => readRows(sql, customerId, found.id, part));
     if (rows.length === 0) {
       const footer = footerOf(layout).filter(({ line }) => line > after);

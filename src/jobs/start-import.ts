@@ -23,6 +23,7 @@ import type { Content } from '../files/header.ts';
 import { openXlsx } from '../files/xlsx.ts';
 import { ConcurrencyLimiter } from '../access/concurrency-limiter.ts';
 import {
+  allImports,
   canStart,
   lockImport,
   requireFewRunning,
@@ -298,6 +299,29 @@ export async function beginImport(
   const faults = [...matchFaults(given), ...settingFaults(given, given)];
   if (faults.length > 0) throw validationFailed(faults);
   return createImport(sql, customerId, { ...withNamedEncoding(given), match: matchOf(given) });
+}
+
+/**
+ * Creates an import and stores its file. Cancels the import if that fails, also because the caller disconnects.
+ * @param databases as of `receiveFile`
+ */
+export async function beginWithFile(
+  databases: { db: Database; cleaner: Database },
+  customerId: string,
+  given: ImportCreate,
+  file: AsyncIterable<Buffer>,
+): Promise<string> {
+  const { cleaner } = databases;
+  // By the cleaner: if the caller hung up, the import would be created, but its id lost.
+  const id = await cleaner.transaction((sql) => beginImport(sql, customerId, given));
+  const ref = { id, visible: allImports };
+  try {
+    await receiveFile(databases, customerId, ref, file);
+    return id;
+  } catch (error) {
+    await cleaner.transaction((sql) => cancelImport(sql, customerId, ref)).catch(() => undefined);
+    throw error;
+  }
 }
 
 const matchOf = ({ mode, match }: ImportCreate): MatchField | null => (mode === 'create' ? null : (match ?? 'id'));

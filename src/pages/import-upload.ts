@@ -2,7 +2,7 @@ import multipart, { type MultipartFile } from '@fastify/multipart';
 import type { FastifyError, FastifyInstance, FastifyRequest, onSendAsyncHookHandler } from 'fastify';
 import { DomainError } from '../errors.ts';
 import { previewImport } from '../jobs/preview-import.ts';
-import { receiveFile, beginImport, cancelImport, changeImport } from '../jobs/start-import.ts';
+import { beginWithFile, changeImport } from '../jobs/start-import.ts';
 import { allImports, listImports } from '../queries/jobs/imports.ts';
 import { ImportCreate, importFormats, importObjects, maxFileBytes } from '../schemas/imports.ts';
 import type { Import, ImportFormat, ImportMode } from '../schemas/imports.ts';
@@ -73,24 +73,13 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const lead = '<p>These wait for somebody who starts or discards them:</p>';
     return when(waiting.length > 0, html`!${lead} !${bullets(waiting)}`);
   }
+}
 
-  /** Creates an import and stores its file. Cancels the import if that fails, also because the caller disconnects. */
-  async function store(request: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>): Promise<string> {
-    const { db, caller } = request;
-    const { customerId } = caller;
-    const { actor } = request.requester;
-    const cleaner = app.db.for({ customerId, ...(actor && { actor }) }, 'page');
-    // Not by the database of the request: if the caller hung up, the import would be created, but its id lost.
-    const id = await cleaner.transaction((sql) => beginImport(sql, customerId, draft));
-    const ref = { id, visible: allImports };
-    try {
-      await receiveFile({ db, cleaner }, customerId, ref, file);
-      return id;
-    } catch (error) {
-      await cleaner.transaction((sql) => cancelImport(sql, customerId, ref)).catch(() => undefined);
-      throw error;
-    }
-  }
+export function store({ db, server, requester }: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>) {
+  const { customerId, actor } = requester;
+  // The request's own database stops when the caller hangs up.
+  const cleaner = server.db.for({ customerId, ...(actor && { actor }) }, 'page');
+  return beginWithFile({ db, cleaner }, customerId, { ...draft, start: false }, file);
 }
 
 /**
@@ -134,7 +123,6 @@ function draftOf(fields: Fields, filename: string): ImportCreate {
     mode: mode as ImportMode,
     format: (text(fields, 'format') || 'auto') as ImportFormat,
     guess: true,
-    start: false,
     ...(name === '' ? {} : { name }),
     ...(object === 'contacts' && text(fields, 'list_id') !== '' ? { list_ids: [text(fields, 'list_id')] } : {}),
     ...(match === '' || mode === 'create' ? {} : { match: match as NonNullable<ImportCreate['match']> }),
@@ -149,7 +137,7 @@ function showForm(request: FastifyRequest, fields: Fields, refused = notSent, wa
   const { input, choice } = controlsFor(fields, faults);
   const objects = importObjects.map((one) => [one, plain(one)] as const);
   const formats = importFormats.map((one) => [one, one === 'auto' ? 'As the file shows' : one.toUpperCase()] as const);
-  const hint = 'CSV, XLSX or NDJSON. At most 256 MiB and 1,000,000 records; an Excel file 50 MiB and 200,000 rows.';
+  const hint = 'Excel (.xlsx), CSV or NDJSON. At most 1,000,000 records and 256 MiB; of Excel 200,000 rows and 50 MiB.';
   const more = 'accept=".csv,.tsv,.txt,.xlsx,.xlsm,.ndjson,.jsonl" required';
   const nameInput = input('name', 'Name of the import', { hint: 'Optional. Else the name of the file.' });
   const page = {

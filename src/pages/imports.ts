@@ -8,25 +8,25 @@ import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, sentText, pageNumberOf, type Fields } from './base/requests.ts';
 import { ask, placeIn, notSent, requireValid, refusalOf, sentence, invalid, textsIn } from './base/requests.ts';
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
-import { count, counted, type Html, type Column } from './base/html.ts';
+import { count, counted, someNames, dialogLink, type Html, type Column } from './base/html.ts';
 import { fieldWord, statusBadge, progressBar } from './base/words.ts';
 import { inWords, fieldLabel, shortened, columnsAtOnce, columnsToDecide, mappingForm } from './mapping.ts';
 import { modeOf, modesFor, modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
-import { fieldsText, namedRecords, nounOf, recordLink, undoOf } from './changes.ts';
+import { fieldsText, namedRecords, nounOf, recordLink, undoOf, whoOf } from './changes.ts';
 import { stagesById } from './records/deals.ts';
 import { usersOf } from './records/editor.ts';
-import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
+import { openCopy, openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
 import { sendFile } from '../plugins/responses.ts';
 import { allImports, listImports, requireImport, requireImportState } from '../queries/jobs/imports.ts';
-import type { ImportState } from '../queries/jobs/imports.ts';
-import { findRepeated } from '../queries/jobs/import-rows.ts';
+import type { ImportRow, ImportState } from '../queries/jobs/imports.ts';
+import { countLacking, findRepeated } from '../queries/jobs/import-rows.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
+import { decideByFile, importUpload, section, store, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
 function failureTable(found: Import, layout: CsvLayout | null, failures: readonly Failure[]): Html {
@@ -35,7 +35,7 @@ function failureTable(found: Import, layout: CsvLayout | null, failures: readonl
   const happened = ({ error = '', warning = error }: Failure): Html =>
     twoLines(
       `${would}${error ? 'left out' : 'written, with a value left out'}`,
-      html`${inWords(found.object, warning)}`,
+      html`${inWords(found.object, warning).replaceAll(': is missing', ' is missing')}`,
     );
   const valueOf =
     (header: string) =>
@@ -51,11 +51,13 @@ function failureTable(found: Import, layout: CsvLayout | null, failures: readonl
 
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';
-  const shown = groups.slice(0, 10);
-  const places = shown.map((lines) => `lines ${lines.join(', ')}`).join('; ');
-  const more = repeated > shown.length ? `; and ${count(repeated - shown.length)} more` : '';
+  const places = someNames(
+    Array.from(groups, (lines) => lines.join('/')),
+    10,
+    repeated,
+  );
   const word = fieldWord(object, match).toLowerCase();
-  return `The same ${word} stands in several records, of which the last counts: ${places}${more}.`;
+  return `The same ${word} stands in several records, of which the last counts: lines ${places}.`;
 }
 
 type Changes = ImportPreview['changes'];
@@ -81,6 +83,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
   addPage(app, '/imports', forMembers, async (request) => {
     const page = pageNumberOf(request);
     const rows = await search(request, listImports, { page }, allImports);
+    const columns = await columnsOf(request);
     const add = linkButton('New import', `${section}/new`);
     const none =
       'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.';
@@ -90,13 +93,14 @@ export async function imports(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/imports/:id', forMembers, (request) => showImport(request));
 
-  addAction(app, '/imports/:id', forMembers, async (request) => {
+  addAction(app, '/imports/:id', long, async (request) => {
     const id = idOf(request, 'import');
     const fields = fieldsOf(request);
     // A button can choose a mode, too.
     const [action = '', ...mode] = text(fields, 'do').split(' ');
     if (mode.length > 0) fields['mode'] = mode.join(' ');
     try {
+      if (action === 'again' || action === 'anew') return await copy(request, id, action === 'anew');
       if (!['import', 'start', 'check', 'save'].includes(action)) throw invalid('press one of the buttons');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
@@ -142,13 +146,14 @@ export async function imports(app: FastifyInstance): Promise<void> {
     },
   });
 
-  const download = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
-  app.get('/imports/:id/errors.csv', download, async (request, reply) => {
+  app.get('/imports/:id/errors.csv', long, async (request, reply) => {
     const file = await openErrorsFile(request.db, request.requester, refTo(idOf(request, 'import')));
     void reply.header('cache-control', 'no-store');
     return sendFile(request, reply, { ...file, name: 'errors.csv', noun: 'errors file' });
   });
 }
+
+const long = { ...forMembers, config: { ...forMembers.config, isLong: true } } as const;
 
 const byFileModes = new Set(['create', 'upsert work_email']);
 
@@ -193,13 +198,17 @@ function nextView(fields: Fields): string {
 const findImport = (request: FastifyRequest): Promise<Import> =>
   lookUp(request, requireImport, idOf(request, 'import'), allImports);
 
-const columns: readonly Column<Import>[] = [
-  ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeText(one))],
-  ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
-  ['Records', ({ total }) => (total === null ? '–' : count(total)), 'number'],
-  ['Failed', ({ failed }) => count(failed), 'number'],
-  ['Created', ({ created_at }) => moment(created_at)],
-];
+async function columnsOf(request: FastifyRequest): Promise<Column<Import & Pick<ImportRow, 'actor'>>[]> {
+  const users = await usersOf(request);
+  const outcome = (one: Import): Html =>
+    when(one.total !== null && !one.dry_run, html`${countsText(one)}${failureText(one)}`);
+  return [
+    ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeText(one))],
+    ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
+    ['What it did', outcome, 'long'],
+    ['Begun', ({ created_at, actor }) => twoLines(moment(created_at), html`by !${whoOf(actor, users)}`)],
+  ];
+}
 
 async function readWaiting(request: FastifyRequest, id: string, isTried = false) {
   const preview: DetailedPreview = await previewImport(request.db, request.requester, { ...refTo(id), isTried });
@@ -230,15 +239,22 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
   });
 }
 
+/** Creates an import with records of another one, which nobody needs to upload again. Returns its path. */
+async function copy(request: FastifyRequest, id: string, isAnew: boolean): Promise<string> {
+  const lists = await listsOf(request, await stateOf(request, id));
+  const { draft, file } = await openCopy(request.db, request.requester, refTo(id), isAnew);
+  return `${section}/${await store(request, { ...draft, ...lists }, file)}${nextView(fieldsOf(request))}`;
+}
+
 async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
   const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
   const isFinal = finalStatuses.includes(found.status as FinalStatus);
   const waits = found.status === 'UPLOADED';
   const isRunning = !isFinal && !waits;
-  const failures = waits ? { body: await settings(request, found) } : await failuresOf(request, found, state);
+  const below = waits ? await settings(request, found) : await failuresOf(request, found, state);
   const [list] = await ask(request, findListNames, state.list_ids);
-  const repeatedLines = found.repeated ? await search(request, findRepeated, found.id) : [];
-  const repeated = repeatedText(found, found.repeated ?? 0, repeatedLines);
+  const several = found.repeated ? await search(request, findRepeated, found.id) : undefined;
+  const repeated = repeatedText(found, found.repeated ?? 0, several?.groups ?? []);
   const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
@@ -248,11 +264,11 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, list?.id, failures)} !${when(repeated, notice(repeated, 'warning'))}
+        !${waits ? '' : outcomeOf(found, list?.id, several?.surplus)} !${when(repeated, notice(repeated, 'warning'))}
         !${isFinal ? await importButton(request, found, state) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
-      !${failures.body} !${await foundChanges(request, found, found.changes ?? [])}`,
+      !${below} !${await foundChanges(request, found, found.changes ?? [])}`,
   };
 }
 
@@ -270,99 +286,98 @@ const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Ht
   showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
 
 /**
- * Returns the button that imports a checked file, or the reason why that is not possible. Returns an empty string if
- * the import is not a finished check.
+ * Returns the buttons that import a checked file, or lead back to its columns. Returns an empty string if the import is
+ * not a finished check.
  */
 async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
-  const { id, object, mode, match, dry_run: isCheck, status, created, updated } = found;
+  const { id, dry_run: isCheck, status, created, updated } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
-  const again = { object, mode, match: match ?? '', list_id: state.list_ids[0] };
-  const back = html`<p class="quiet">
-    To change how its columns are read, !${link('upload the file again', pathWith(`${section}/new`, again))}: what was
-    chosen for them is remembered.
-  </p>`;
-  const why = state.is_kept ? 'Nothing of the file would be written.' : 'The file is no longer kept.';
-  if (!state.is_kept || created + updated === 0) return html`!${quiet(why)} !${back}`;
-  const body = html`!${await listsFor(request, state)}
-    <div class="buttons"><button name="do" value="import">Import now</button></div>`;
-  return html`<div class="card narrow">!${form(`${section}/${id}`, body)} !${back}</div>`;
+  const upload = link('upload it again', `${section}/new`);
+  if (!state.is_kept) return html`<p class="quiet">The file is no longer kept: !${upload}.</p>`;
+  const isEmpty = created + updated === 0;
+  const body = html`!${isEmpty ? quiet('Nothing of the file would be written.') : await listsFor(request, state)}
+    <div class="buttons">
+      !${when(!isEmpty, '<button name="do" value="import">Import now</button>')}
+      <button name="do" value="again" class="secondary outline">Change the columns</button>
+    </div>`;
+  return html`<div class="card narrow">!${form(`${section}/${id}`, body, 'data-once')}</div>`;
 }
 
 const stateOf = (request: FastifyRequest, id: string): Promise<ImportState> =>
   lookUp(request, requireImportState, id, allImports);
 
-interface Failures {
-  body: Html;
-  /** Whether the records to correct are only such as lack the value by which the import finds stored ones. */
-  areUnmatched?: boolean;
-}
-
-async function failuresOf(request: FastifyRequest, found: Import, state: ImportState): Promise<Failures> {
-  const { id, object, mode, match, total, failed, warnings } = found;
-  if (total === null) return { body: '' };
-  if (state.is_expired) return { body: when(failed + warnings > 0, quiet('The records were kept for 30 days.')) };
+async function failuresOf(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
+  const { id, total, failed, warnings } = found;
+  if (total === null) return '';
+  if (state.is_expired) return when(failed + warnings > 0, quiet('The records were kept for 30 days.'));
   const { cursor } = placeIn(request);
   const page = { limit: 25, cursor };
   const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
   const hasColumns = !cursor && failures[0]?.line === 1 && failures[0].error === undefined;
   const ofColumns = hasColumns ? failures.shift()!.warning! : '';
-  const isMatch = new RegExp(`(?:^|; )${match}: `);
-  const needsMatch = mode === 'upsert' && match !== null && failures.some(({ error }) => isMatch.test(error ?? ''));
-  const hint = html`<p>
-    This import finds records by ${fieldWord(object, match ?? '').toLowerCase()}, so each record needs one. Those that
-    you do not have yet can come as a second file, with “Create all anew”.
-  </p>`;
-  const body = html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))}
-  !${when(
-    failures.length > 0,
-    html`<h2>Records to look at</h2>
-      !${when(needsMatch, hint)} !${failureTable(found, state.layout as CsvLayout | null, failures)}`,
-  )}
+  const path = `${pathOf(found)}/errors.csv`;
+  const download = linkButton('Download these records to correct them', path, 'secondary outline', 'download');
+  const records = html`<div class="row apart">
+      <h2>Records to look at</h2>
+      !${when(failed + warnings > 0, download)}
+    </div>
+    !${await lackingText(request, found)} !${failureTable(found, state.layout as CsvLayout | null, failures)}`;
+  return html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))} !${when(failures.length > 0, records)}
   !${cursorPager(request, nextCursor)}`;
-  const isUnmatched = ({ error }: (typeof failures)[number]) => error === `${match}: is missing`;
-  // What was written with a value left out, or lacks another value, would become a second record.
-  const areAll = needsMatch && warnings === 0 && failed === failures.length && failures.every(isUnmatched);
-  return { body, areUnmatched: areAll };
 }
 
-function outcomeOf(found: Import, list: string | undefined, { areUnmatched }: Failures): Html {
+/** Returns how many records lack the value by which an import finds stored ones, and the button that creates them. */
+async function lackingText(request: FastifyRequest, found: Import): Promise<Html> {
+  const { object, mode, match, status, dry_run: isCheck, created, updated } = found;
+  if (status !== 'COMPLETED' || mode !== 'upsert' || match === null) return '';
+  const number = await search(request, countLacking, found.id, match);
+  const text = `${counted(number, 'record')} without ${fieldWord(object, match).toLowerCase()}, by which this import finds those that you have.`;
+  const button = html`<button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
+  // Before that, an import of these would have a list of its own.
+  const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these.';
+  return when(number > 0, notice(text, 'busy', later || form(pathOf(found), button, 'data-once')));
+}
+
+function outcomeOf(found: Import, list: string | undefined, surplus?: number): Html {
   const { status, dry_run: isCheck, error, failed, total, warnings } = found;
-  const words = 'Download these records to correct them';
-  const download = linkButton(words, `${pathOf(found)}/errors.csv`, 'secondary outline', 'download');
-  const errors = when(failed + warnings > 0, html`<p>!${download}</p>`);
-  const counts = countsText(found);
-  if (status === 'FAILED')
-    return html`!${notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad')}!${errors}`;
-  if (status !== 'COMPLETED') return html`!${when(status === 'CANCELLED', notice(counts, 'plain'))}!${errors}`;
+  const counts = countsText(found, surplus);
+  if (status === 'FAILED') return notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad');
+  if (status !== 'COMPLETED') return when(status === 'CANCELLED', notice(counts, 'plain'));
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = isCheck ? 'Checked. Nothing was written.' : 'The import is complete.';
-  return html`!${notice(`${done} ${counts}${failureText(found)}`, tone)}!${errors}!${isCheck ? '' : nextSteps(found, list, areUnmatched)}`;
+  return html`!${notice(`${done} ${counts}${failureText(found)}`, tone)}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
-function nextSteps({ object, mode, match, failed, warnings }: Import, list = '', isCreate = false): Html {
-  const found = {
+function nextSteps(found: Import, list = ''): Html {
+  const { id, object, mode, match, created, updated, failed, warnings } = found;
+  const again = {
+    object,
     mode: mode === 'update' ? mode : 'upsert',
     match: match ?? (object === 'contacts' ? 'work_email' : 'external_id'),
+    list_id: list,
   };
-  const again = { object, ...(isCreate ? { mode: 'create' } : found), list_id: list };
   const assign = pathWith('/app/contacts/chosen', { do: 'assign', all: '1', list });
-  const upload = html` · <a href="${pathWith(`${section}/new`, again)}">upload the corrected records</a>`;
-  return html`<p>
-    Next: <a href="/app/${object}">see the ${object}</a> ·
-    !${when(list, html`<a href="/app/lists/${list}">see their list</a> · <a href="${assign}" data-dialog>assign all in it</a> ·`)}
-    <a href="/app/duplicates?of=${object}">look for duplicates</a>!${when(failed + warnings > 0, upload)}
-  </p>`;
+  const path = list ? `/app/lists/${list}` : `/app/changes/${id}`;
+  const steps = [
+    when(list || created + updated > 0, link(list ? 'see their list' : `see these ${object}`, path)),
+    when(list, dialogLink('assign all in it', assign)),
+    link('look for duplicates', `/app/duplicates?of=${object}`),
+    when(failed + warnings > 0, link('upload the corrected records', pathWith(`${section}/new`, again))),
+  ];
+  return html`<p>Next: !${steps.filter(Boolean).join(' · ')}</p>`;
 }
 
-function countsText({ created, updated, unchanged, repeated, dry_run: isCheck }: Import): string {
-  const verb = isCheck ? 'would be created' : 'created';
-  // A check counts each line of a value that several have; the import writes them as one record.
-  return `${isCheck && repeated ? 'Up to ' : ''}${count(created)} ${verb}, ${count(updated)} changed, ${count(unchanged)} left unchanged.`;
+function countsText({ created, updated, unchanged, dry_run: isCheck }: Import, surplus = 0): string {
+  // A check counts each record of a value that several have. The import creates one of them, if none is stored.
+  const least = Math.max(0, created - surplus);
+  const most = least < created && updated + unchanged > 0 ? ` to ${count(created)}` : '';
+  return `${count(least)}${most} ${isCheck ? 'would be created' : 'created'}, ${count(updated)} changed, ${count(unchanged)} the same already.`;
 }
 
 function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {
-  const failures = ` ${count(failed)} of ${counted(total!, 'record')} ${isCheck ? 'would fail' : 'failed'}.`;
-  const left = ` ${counted(warnings, 'record')} ${isCheck ? 'would be' : warnings === 1 ? 'was' : 'were'} written with a value left out.`;
+  const be = (number: number): string => (isCheck ? 'would be' : number === 1 ? 'was' : 'were');
+  const failures = ` ${count(failed)} of ${counted(total!, 'record')} ${be(failed)} left out.`;
+  const left = ` ${counted(warnings, 'record')} ${be(warnings)} written with a value left out.`;
   return `${failed > 0 ? failures : ''}${warnings > 0 ? left : ''}`;
 }

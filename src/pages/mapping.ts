@@ -65,13 +65,16 @@ function otherMode({ object, mode, match }: Import, { unmatched, creatable, know
   if (known === 0 && (unmatched === 0 || mode !== 'upsert')) return '';
   const value = fieldWord(object, match ?? 'work_email').toLowerCase();
   const other = known > 0 ? 'upsert work_email' : 'create';
+  const later = creatable > 0 ? 'After the import, one click creates those that have none' : 'Complete them';
   const what =
     known > 0
       ? `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record.`
-      : `Would be left out: ${counted(unmatched, 'record')} of the first ones, without ${value}, by which this import finds records. Download them from the result, and ${creatable > 0 ? 'upload them with “Create all anew”' : 'complete and upload them'}.`;
+      : `Would be left out: ${counted(unmatched, 'record')} of the first ones, without a valid ${value}, by which this import finds those that you have. ${later}.`;
   const label = modesFor(object).find(([one]) => one === other)![1];
-  const lead = known > 0 ? 'Or:' : 'Or, if you have none of the others yet:';
-  const button = html`${lead} <button name="do" value="save ${other}" class="secondary outline">${label}</button>`;
+  const lead = known > 0 ? 'Or:' : 'Or, if none of the file is stored yet:';
+  const button = html`<p>
+    ${lead} <button name="do" value="save ${other}" class="secondary outline">${label}</button>
+  </p>`;
   return html`${what} !${when(known + creatable > 0, button)}`;
 }
 
@@ -127,14 +130,11 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
       return html`<span class="quiet">left out: another column has this header</span>`;
     const name = `column-${i}`;
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
-    const as = [
-      type && customKey(field) !== undefined ? typeWords[type === 'instant' ? 'date' : type].toLowerCase() : '',
-      preview.mapping_from?.[header] ? '' : 'nothing says what it is',
-    ];
+    const as =
+      type && customKey(field) !== undefined ? typeWords[type === 'instant' ? 'date' : type].toLowerCase() : '';
     const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
-    return html`!${select(spoken, [['', 'leave it out'], ...choices], field)}
-      <small class="quiet">${as.filter(Boolean).join(', ')}</small>`;
+    return html`!${select(spoken, [['', 'leave it out'], ...choices], field)} <small class="quiet">${as}</small>`;
   };
   const samplesOf = ({ samples }: Numbered): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
@@ -157,9 +157,6 @@ const invalidLabels: Record<InvalidValues, string> = {
   fail: 'leave out the record',
 };
 
-const ofPhones =
-  'People with only a telephone: “Create all anew” takes them with the others; else upload them as a second file.';
-
 const commonEncodings = 'utf-8 windows-1252 iso-8859-2 windows-1250 windows-1251 macintosh utf-16le'.split(' ');
 
 function settings(found: Import, preview: DetailedPreview, { state, lists, sent }: MappingState): Html {
@@ -177,9 +174,8 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
-      !${choice('mode', 'What to do with the records', modesFor(found.object), when(found.object === 'contacts', ofPhones))}
+      !${choice('mode', 'What to do with the records', modesFor(found.object))} !${lists}
       !${sideBySide(
-        lists,
         choice('invalid_values', 'Values that cannot be read', invalidLabels),
         when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same))),
         when(found.format === 'csv' && encoding, choice('encoding', 'Encoding', encodings)),

@@ -157,9 +157,21 @@ export async function insertRows(
 const maxBytes = 4 * 1024 * 1024;
 
 /**
+ * `all` records of an import, the `failed` ones with an error or a warning, or those that were left out only because they
+ * lack the field by which the import finds stored records.
+ */
+export type ChosenRows = 'all' | 'failed' | { lacking: string };
+
+const isChosen = (sql: Queryable, chosen: ChosenRows) => {
+  if (chosen === 'all') return sql``;
+  return chosen === 'failed'
+    ? sql`and (error is not null or warning is not null)`
+    : sql`and error = ${`${chosen.lacking}: is missing`}`;
+};
+
+/**
  * Returns the next records in the order of the file.
- * @param part `after`: line after which to begin; `limit`: maximum number of records; `failed`: only records with an
- *   error or a warning
+ * @param part `after`: line after which to begin; `limit`: maximum number of records
  */
 export const readRows = (
   sql: Queryable,
@@ -168,9 +180,9 @@ export const readRows = (
   {
     after,
     limit,
-    failed = false,
+    chosen = 'all',
     bytes = maxBytes,
-  }: { after: number; limit: number; failed?: boolean; bytes?: number },
+  }: { after: number; limit: number; chosen?: ChosenRows; bytes?: number },
 ): Promise<ImportRecord[]> => sql`
   select line, cells, error, warning
   from (
@@ -181,7 +193,7 @@ export const readRows = (
       where customer_id = ${customerId}
         and import_id = ${importId}
         and line > ${after}
-        ${failed ? sql`and (error is not null or warning is not null)` : sql``}
+        ${isChosen(sql, chosen)}
       order by line
       limit ${limit}
     ) next
@@ -277,14 +289,30 @@ export async function countRepeated(sql: Transaction, customerId: string, import
   return row.repeated;
 }
 
-/** Returns the first lines of the records that find the same stored record, for the first such groups of a dry run. */
-export async function findRepeated(sql: Sql, customerId: string, importId: string): Promise<number[][]> {
-  const rows = await sql<{ lines: number[] }[]>`
-    select (array_agg(line order by line))[:10] as lines
+/**
+ * Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups.
+ * `surplus` is the number of records that come after the first one of any group.
+ */
+export async function findRepeated(sql: Sql, customerId: string, importId: string) {
+  const rows = await sql<{ lines: number[]; surplus: number }[]>`
+    select
+      (array_agg(line order by line))[:10] as lines,
+      (sum(greatest(count(*) filter (where error is null) - 1, 0)) over ())::integer as surplus
     ${repeatedRows(sql, customerId, importId)}
     order by min(line)
     limit 10`;
-  return rows.map(({ lines }) => lines);
+  return { groups: rows.map(({ lines }) => lines), surplus: rows[0]?.surplus ?? 0 };
+}
+
+/** Returns the number of records that were left out only because they lack this field. */
+export async function countLacking(sql: Sql, customerId: string, importId: string, field: string): Promise<number> {
+  const [row] = await sql<[{ rows: number }]>`
+    select count(*)::integer as rows
+    from import_rows
+    where customer_id = ${customerId}
+      and import_id = ${importId}
+      ${isChosen(sql, { lacking: field })}`;
+  return row.rows;
 }
 
 export async function clearMessages(sql: Transaction, customerId: string, importId: string): Promise<void> {

@@ -211,7 +211,7 @@ export async function requireImport(
 }
 
 /**
- * Returns a page of imports, newest first.
+ * Returns a page of imports, newest first, with who began them.
  * @param forUser id of a user, to leave out the imports that other users began
  */
 export const listImports = (
@@ -220,8 +220,8 @@ export const listImports = (
   paginate: PageById | undefined,
   visible: VisibleImports,
   forUser?: string,
-): Promise<Import[]> => sql`
-  select ${projection(sql)}
+): Promise<(Import & { actor: EventActor | null })[]> => sql`
+  select ${projection(sql)}, i.actor
   from imports i
   where i.customer_id = ${customerId}
     and ${isVisible(sql, visible)}
