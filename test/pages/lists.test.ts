@@ -242,15 +242,41 @@ test('the table of lists shows the first rules of a list, and how many more it h
   expect(textOf(await admin.get('/app/lists'))).toMatch(/contains c and 1 more /);
 });
 
-test('a rule takes several of the values that a field can have', async () => {
-  const rules = { name: 'L', join: 'AND', field: 'location_country', operator: 'in', value: '' };
-  const { body } = await admin.submit('/app/lists/new', { ...rules, 'value-0': ['Spain', 'Austria'], do: 'row add' });
-  const boxes = [...body.matchAll(/type="checkbox" name="value-0" value="([^"]+)" +(checked)?/g)];
-  expect(boxes.filter(([, , isTicked]) => isTicked).map(([, word]) => word)).toEqual(['Spain', 'Austria']);
-  expect(boxes.map(([, word]) => word)).toContain('Germany');
-  const saved = await admin.submit('/app/lists/new', { ...rules, 'value-0': ['Spain', 'Austria'], do: 'save' });
-  const { body: list } = await customer.get(`/list-contact/${saved.location!.split(/[/?]/)[3]}`);
-  expect(list.rules).toMatchObject([{ operator: 'in', value: 'ES, AT' }]);
+test('a rule takes several values: ticked where the field has few, typed where it has many or any', async () => {
+  const declare = (key: string, choices: string[]) =>
+    customer.call('PUT', `/fields/contacts/${key}`, { type: 'choice', label: key, choices });
+  await declare('region', ['North, South', 'North', 'South', 'East']);
+  await declare('branch', ['North, South', ...Array.from({ length: 12 }, (_, i) => `b${i}`)]);
+  const rule = { name: 'L', join: 'AND', operator: 'in', value: '' };
+  const send = (field: string, more: object) => admin.submit('/app/lists/new', { ...rule, field, ...more });
+  const ticks = await send('custom_fields.region', { 'value-0': ['South', 'East'], do: 'row add' });
+  const boxes = [...ticks.body.matchAll(/type="checkbox" name="value-0" value="([^"]+)" +(checked)?/g)];
+  // The API would read "North, South" as two values.
+  expect(boxes.map(([, word, isTicked]) => `${word} ${isTicked}`)).toEqual([
+    'North undefined',
+    'South checked',
+    'East checked',
+  ]);
+  expect(textOf(ticks)).toContain('A choice with a comma fits only “is” and “is not”.');
+  for (const [field, more, value] of [
+    ['custom_fields.region', { 'value-0': ['South', 'East'] }, 'South, East'],
+    ['custom_fields.branch', { value: 'b3; B11' }, 'b3, b11'],
+    ['location_country', { value: 'Germany; Spanien\r\nAT, ' }, 'DE, ES, AT'],
+    ['job_title', { value: 'CEO; CTO,\r\nCFO' }, 'CEO, CTO, CFO'],
+  ] as const) {
+    const { body } = await send(field, { ...more, do: 'row add' });
+    expect([field, body.includes('Separate several with commas.')]).toEqual([field, 'value' in more]);
+    const saved = await send(field, { ...more, do: 'save', name: field });
+    const { body: list } = await customer.get(`/list-contact/${saved.location!.split(/[/?]/)[3]}`);
+    expect(list.rules).toMatchObject([{ field, operator: 'in', value }]);
+  }
+  const { body } = await send('custom_fields.branch', { value: 'b1', do: 'row add' });
+  expect([...body.matchAll(/<option value="(?:b1|North, South)">/g)].map(String)).toEqual(['<option value="b1">']);
+  const wrong = await send('location_country', { value: 'Spain, Germoney', do: 'save' });
+  expectPage(wrong, 400, '“Germoney” is not a country');
+  expect(wrong.body.match(/aria-invalid/g)).toHaveLength(1);
+  const none = await send('custom_fields.region', { do: 'save' });
+  expect(none.body.match(/<(\w+)[^>]*aria-invalid/g)).toEqual([expect.stringMatching(/^<fieldset/)]);
 });
 
 test('a rule whose field is chosen offers the comparisons and values that fit the field, without scripts too', async () => {

@@ -115,7 +115,7 @@ export function formFaults(faults: Faults, body: Html = ''): Html {
 export const textInput = (attributes: Html, value: string, type = 'text'): Html =>
   /[\r\n]/.test(value) ? textArea(attributes, value) : html`<input type="${type}" !${attributes} value="${value}" />`;
 
-const textArea = (attributes: Html, value: string): Html =>
+export const textArea = (attributes: Html, value: string): Html =>
   // Browsers drop the line break at the beginning.
   html`<textarea !${attributes} rows="${Math.max(2, value.split('\n').length)}">${`\n${value}`}</textarea>`;
 

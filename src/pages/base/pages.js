@@ -94,6 +94,12 @@ function prepareSuggestions(input) {
   input.addEventListener('focus', () => void show(), { once: true });
 }
 
+/** Suggests a further value after a comma, too: each suggestion begins with what was written before. */
+on('input', 'data-several', ({ value, list }) => {
+  const before = value.slice(0, value.lastIndexOf(',') + 1);
+  for (const option of list.options) option.value = `${before} ${option.text}`.trim();
+});
+
 /** Shows the row again in which a field was chosen, with what fits the field. */
 on('change', 'data-row', async (select) => {
   const [form, row] = [select.form, select.closest('tr')];

@@ -9,17 +9,15 @@ import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '..
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
 import { cursorPager, controlsFor, tick, faultMark, faultText, textInput, select, hidden } from '../base/forms.ts';
-import { rowAct, rowEditor, type Choice, type Choices } from '../base/forms.ts';
+import { rowAct, rowEditor, option, textArea, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
-import { type Fields } from '../base/requests.ts';
 import { when, quiet, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, isPreview, nameTaken, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
-import type { Fault } from '../../errors.ts';
 import { customKey, fieldType } from '../../schemas/filters.ts';
 import type { DeclaredField, DeclaredType } from '../../schemas/wire.ts';
 import { countryCodes } from '../../files/phones.ts';
@@ -151,18 +149,17 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
   const isEmpty = contacts_count === 0;
   const spending = html`!${linkButton('Verify', `${path}/verify`, 'secondary outline', 'data-dialog')}
   !${linkButton('Enrich', `${path}/enrich`, 'secondary outline')}`;
+  const lead = [
+    html`${description}`,
+    when(rules.length > 0, rulesText(rules, await knownFor(request))),
+    html`${owner_name}`,
+    html`changed !${moment(updated_at)}`,
+    when(!isEmpty, link('Find their colleagues', `${path}/people`)),
+  ];
   return {
     section,
     title: name,
-    lead: [
-      html`${description}`,
-      when(rules.length > 0, rulesText(rules, await knownFor(request))),
-      html`${owner_name}`,
-      html`changed !${moment(updated_at)}`,
-      when(!isEmpty, link('Find their colleagues', `${path}/people`)),
-    ]
-      .filter(Boolean)
-      .join(' · '),
+    lead: lead.filter(Boolean).join(' · '),
     actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
     none: when(
       isEmpty,
@@ -177,7 +174,7 @@ const chooseContacts = linkButton('Choose contacts', '/app/contacts', 'secondary
 
 const maxCredits = 1_000_000_000;
 
-function draftOf(fields: Fields) {
+function draftOf(fields: ReturnType<typeof fieldsOf>) {
   const rows = rowsIn(fields, ['field', 'operator', 'value', 'join'], ruleLimits.rules);
   const rules = rows.map(({ field, operator, value: written, join }, i): RuleGiven => {
     const logic_operator = join === 'OR' ? join : 'AND';
@@ -194,7 +191,7 @@ function draftOf(fields: Fields) {
 async function listOf(request: FastifyRequest, stored: List | undefined): Promise<Draft> {
   const draft = draftOf(fieldsOf(request));
   const known = await knownFor(request);
-  const faults: Fault[] = [];
+  const faults: { path: string; message: string }[] = [];
   const rules: RuleGiven[] = [];
   for (const rule of draft.rules.flatMap(rulesOf)) {
     // What is wrong with the shape of a rule is said by the validation.
@@ -231,7 +228,7 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
       begins another group of rules: a contact that matches one whole group is in the list.
     </p>
     !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}
-    <p class="quiet">Your own fields can be chosen here once an admin has set them up under “Fields”.</p>`;
+    !${when(known.declared.length === 0, quiet('Your own fields can be chosen here once an admin has set them up under “Fields”.'))}`;
 }
 
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
@@ -243,46 +240,48 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
 }
 
 function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults): Html {
-  const { declared } = known;
   const blank: RuleGiven = { field: '', operator: 'equals', value: '', logic_operator: 'AND' };
   const spoken = (i: number, name: string): Html => html`aria-label="Rule ${i + 1}: ${name}"`;
   const choice = (i: number, part: string, name: string, choices: Choices, chosen: string, more: Html = '') =>
     select(html`name="${part}" !${spoken(i, name)} !${more}`, choices, chosen);
   const offered = ruleFields.filter((name) => name === 'assigned_to' || typeOf(name) !== 'uuid');
-  const choosable = ['', ...offered, ...declared.map(({ key }) => `custom_fields.${key}`)];
-  const fieldsWith = (field: string) =>
-    [...new Set([...choosable, field])].map((name): Choice => [
-      name,
-      name ? fieldWord('contacts', name, declared) : 'Choose a field',
-    ]);
+  const choosable = ['', ...offered, ...known.declared.map(({ key }) => `custom_fields.${key}`)];
+  const fieldChoice = (one: string): Choice => [one, fieldWord('contacts', one, known.declared) || 'Choose a field'];
+  const fieldsWith = (field: string) => [...new Set([...choosable, field])].map(fieldChoice);
   const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
   const show = (i: number): Html =>
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
   // Faults are named by the rules of the body.
   let sent = 0;
-  const names = rules.map(
-    (rule) =>
-      rulesOf(rule)
-        .map(() => `rules-${sent++}`)
-        .find((name) => faults[name]) ?? 'rules-none',
-  );
+  const names = rules.map((rule) => {
+    const own = rulesOf(rule).map(() => `rules-${sent++}`);
+    return own.find((name) => faults[name]) ?? 'rules-none';
+  });
   const value = ({ field, operator, value: given }: RuleGiven, i: number): Html => {
-    const fault = faultMark(names[i]!, faults);
+    const mark = faultMark(names[i]!, faults);
     const kind = kindOf(field, known);
     const words = isOffered(kind, operator) ? choicesOf(field, known)?.map(([, word]) => word) : undefined;
     const some = [...new Set(['', ...(words ?? []), given])].map((one): Choice => [one, one || 'Choose a value']);
-    if (words && isPlural(operator)) {
-      const chosen = partsOf(given).filter(Boolean);
+    const shown = (control: Html, hint = ''): Html =>
+      html`!${control} !${faultText(names[i]!, faults)} !${when(hint, html`<small>${hint}</small>`)}`;
+    if (words && !isPlural(operator)) return shown(choice(i, 'value', 'value', some, given, mark));
+    if (words && words.length <= maxNamed) {
+      const chosen = partsOf({ field, operator, value: given }).filter(Boolean);
       const box = (one: string) => tick('checkbox', [`value-${i}`, one], html`${one}`, chosen.includes(one));
-      const boxes = [...new Set([...chosen, ...words])].map(box);
-      return html`!${hidden({ value: '' })}
-        <fieldset !${spoken(i, 'values')} !${fault}>!${boxes}</fieldset>`;
+      const boxes = [...new Set([...words.filter(isSingle), ...chosen])].map(box);
+      const set = html`<fieldset !${spoken(i, 'values')} !${mark}>!${hidden({ value: '' })} !${boxes}</fieldset>`;
+      return shown(set, words.every(isSingle) ? '' : 'A choice with a comma fits only “is” and “is not”.');
     }
-    if (words) return choice(i, 'value', 'value', some, given, fault);
-    const hint = when(kind === 'number', 'inputmode="decimal"');
+    const about = html`name="value" !${spoken(i, 'value')} autocomplete="off" !${mark}`;
+    if (isPlural(operator)) {
+      const list = words?.filter(isSingle).map((one) => option(one, one, ''));
+      const input = textInput(html`!${about} list="words-${i}" data-several`, given);
+      const control = list ? html`<datalist id="words-${i}">!${list}</datalist>!${input}` : textArea(about, given);
+      return shown(control, 'Separate several with commas.');
+    }
     const type = kind === 'day' && (given === '' || readDay(given) === given) ? 'date' : 'text';
-    const about = html`name="value" !${spoken(i, 'value')} autocomplete="off" !${hint} !${fault}`;
-    return html`!${textInput(about, given, type)} !${when(kind === 'day', '<small>A day in UTC</small>')}`;
+    const mode = when(kind === 'number', 'inputmode="decimal"');
+    return shown(textInput(html`!${about} !${mode}`, given, type), kind === 'day' ? 'A day in UTC' : '');
   };
   const start = html`!${hidden({ join: 'AND' })} Contacts whose`;
   const join = ({ logic_operator = 'AND' }: RuleGiven, i: number): Html =>
@@ -296,9 +295,9 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   };
   const columns: readonly Column<RuleGiven>[] = [
     ['And / or', join],
-    ['Field', field, 'long'],
-    ['Comparison', comparison, 'long'],
-    ['Value', (rule, i) => html`!${value(rule, i)} !${faultText(names[i]!, faults)}`, 'long'],
+    ['Field', field],
+    ['Comparison', comparison],
+    ['Value', value, 'long'],
   ];
   const rows = rules.map((rule, i) => (rowAct(request) === `field ${i}` ? fitting(rule, known) : rule));
   return rowEditor(request, { label: 'Rules', noun: 'rule', columns, rows, blank, most: ruleLimits.rules });
@@ -328,8 +327,9 @@ const isOffered = (kind: keyof typeof comparisons, operator: string): boolean =>
 function fitting(rule: RuleGiven, known: Known): RuleGiven {
   const [kind, choices] = [kindOf(rule.field, known), choicesOf(rule.field, known)];
   const operator = isOffered(kind, rule.operator) ? rule.operator : 'equals';
+  const isTyped = isPlural(operator) && choices && choices.length > maxNamed;
   const fits = choices
-    ? isPlural(operator) || choices.some(([, word]) => word === rule.value)
+    ? isTyped || partsOf({ ...rule, operator }).every((one) => choices.some(([, word]) => word === one))
     : kind !== 'day' || isInstant(rule.value) || readDay(rule.value) !== undefined;
   return { ...rule, operator, value: fits ? rule.value : '' };
 }
@@ -350,26 +350,30 @@ const whole: ReadonlySet<RuleOperator> = new Set(['equals', 'not_equals', 'in', 
 
 const isPlural = (operator: RuleOperator): boolean => operator === 'in' || operator === 'not_in';
 
-const partsOf = (value: string): string[] => value.split(',').map((one) => one.trim());
+const partsOf = ({ operator, value }: Condition, at = /,/): string[] =>
+  isPlural(operator) ? value.split(at).map((one) => one.trim()) : [value];
+
+/** What separates several values in a form. The API takes only commas. */
+const separators = /[,;\n]/;
+
+/** Returns false for a choice that cannot be one of several, because it would be read as two. */
+const isSingle = (choice: string): boolean => !separators.test(choice);
+
+/** Maximum number of choices that a message names, or that have a checkbox each. More choices are typed. */
+const maxNamed = 12;
 
 const isEmptiness = (operator: RuleOperator): boolean => operator === 'is_empty' || operator === 'is_not_empty';
 
-function valueText({ field, operator, value }: Condition, known: Known): string {
-  if (!isPlural(operator)) return wordOf({ field, operator, value }, known);
-  return partsOf(value)
-    .map((one) => wordOf({ field, operator, value: one }, known))
+const valueText = (rule: Condition, known: Known): string =>
+  partsOf(rule)
+    .map((value) => wordOf({ ...rule, value }, known))
     .join(', ');
-}
 
 function wordOf({ field, operator, value }: Condition, known: Known): string {
   const choices = whole.has(operator) ? choicesOf(field, known) : undefined;
   const word = choices?.find(([one]) => one.toLowerCase() === value.toLowerCase())?.[1];
-  if (word) return word;
-  if (typeOf(field) === 'instant' && isInstant(value)) {
-    const day = dayOf(value);
-    return value === boundOf(operator, day) ? day : value;
-  }
-  return value;
+  const day = typeOf(field) === 'instant' && isInstant(value) && dayOf(value);
+  return word || (day && value === boundOf(operator, day) ? day : value);
 }
 
 const typeOf = (field: string) => fieldType(contactFilterFields, field);
@@ -387,7 +391,7 @@ interface Known {
 async function knownFor(request: FastifyRequest): Promise<Known> {
   const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, { object: 'contacts' })]);
   const called = Map.groupBy(users, ({ name }) => fold(name));
-  const isClear = (name: string) => called.get(fold(name))!.length === 1 && !name.includes(',');
+  const isClear = (name: string) => called.get(fold(name))!.length === 1 && isSingle(name);
   const owners = users.map(({ id, name, email }): Choice => [id, isClear(name) ? name : email]);
   return { owners, addresses: users.map(({ id, email }) => [id, email]), declared };
 }
@@ -409,36 +413,32 @@ async function readRule(given: Condition, stored: readonly Rule[], known: Known)
   const same = stored
     .filter((rule) => rule.field === field && rule.operator === operator)
     .find((rule) => asSentBack(valueText(rule, known)).trim() === asSentBack(value));
-  if (same) return { value: same.value };
-  if (isEmptiness(operator)) return { value };
-  const parts = isPlural(operator) ? partsOf(value) : [value];
+  if (same || isEmptiness(operator)) return { value: same?.value ?? value };
+  const parts = partsOf(given, separators).filter(Boolean);
+  if (parts.length === 0) return { fault: 'give a value, or choose “is empty”' };
   const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, known)));
   const wrong = read.find((one) => 'fault' in one);
   return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
 }
 
 async function readOne({ field, operator, value }: Condition, known: Known): Promise<Read> {
-  const [text, type] = [value.trim(), typeOf(field)];
+  const type = typeOf(field);
   const read = (found: string | false | undefined, what: string): Read =>
-    found ? { value: found } : { fault: `“${text}” is not ${what}` };
-  if (text === '') return { fault: 'give a value, or choose “is empty”' };
-  if (type === 'uuid' && field !== 'assigned_to') return read(canonicalId(text) && text, 'an id');
-  if (type === 'instant') return readMoment(text, operator);
-  if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(text) && text, 'a whole number');
+    found ? { value: found } : { fault: `“${value}” is not ${what}` };
+  if (type === 'uuid' && field !== 'assigned_to') return read(canonicalId(value) && value, 'an id');
+  if (type === 'instant') return readMoment(value, operator);
+  if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(value) && value, 'a whole number');
   const own = /contains|_with/.test(operator) ? undefined : ownReaders[declaredType(field, known) ?? 'text'];
-  if (own) return read(own[0](text), own[1]);
+  if (own) return read(own[0](value), own[1]);
   if (!whole.has(operator)) return { value };
-  if (field === 'location_country') return read((await countryCodes())(text), 'a country');
+  if (field === 'location_country') return read((await countryCodes())(value), 'a country');
   const choices = choicesOf(field, known);
   if (!choices) return { value };
   const all = field === 'assigned_to' ? [...choices, ...known.addresses] : choices;
-  const chosen = all.find(([name, word]) => [name, word.toLowerCase()].includes(text.toLowerCase()));
+  const chosen = all.find(([name, word]) => [name, word.toLowerCase()].includes(value.toLowerCase()));
   const words = choices.slice(0, maxNamed).map(([, word]) => word);
   return read(chosen?.[0], `one of these: ${words.join(', ')}`);
 }
-
-/** Maximum number of choices that a message names. */
-const maxNamed = 10;
 
 /** Functions that read a value of a field of the customer's own, and what it should be, by the type of the field. */
 const ownReaders: Partial<Record<DeclaredType, [(text: string) => string | undefined, string]>> = {
@@ -462,12 +462,9 @@ function ruleText(rule: Condition, known: Known): string {
 
 /** Returns rules as sentences. Puts rules joined by AND into one group, because AND binds tighter than OR. */
 function rulesText(rules: readonly Rule[], known: Known): Html {
-  const groups: Html[][] = [];
-  for (const rule of rules) {
-    const text = html`${ruleText(rule, known)}`;
-    if (groups.length === 0 || rule.logic_operator === 'OR') groups.push([text]);
-    else groups.at(-1)!.push(text);
-  }
+  let last = 0;
+  const groups = Map.groupBy(rules, ({ logic_operator }) => (logic_operator === 'OR' ? ++last : last));
   const [or, and] = [' or ', ' and '].map((word) => html`<span class="quiet">${word}</span>`);
-  return groups.map((group, i) => html`<span class="line">!${when(i > 0, or!)}!${group.join(and)}</span>`).join('');
+  const lines = [...groups.values()].map((group) => group.map((rule) => html`${ruleText(rule, known)}`).join(and));
+  return lines.map((text, i) => html`<span class="line">!${when(i > 0, or!)}!${text}</span>`).join('');
 }
