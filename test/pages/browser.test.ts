@@ -158,7 +158,7 @@ describe.runIf(hasBrowser)('/app in a browser (needs Chromium: apt-get install c
     expect(await comparison.inputValue()).toBe('equals');
     await page.locator('input[type="date"]').fill('');
     await comparison.selectOption('is on or after');
-    await page.getByRole('button', { name: 'How many match?' }).click();
+    await page.getByRole('button', { name: 'Preview' }).click();
     await page.locator('td .fault').waitFor();
     await page.getByLabel('Rule 1: field').selectOption('Country');
     await comparison.selectOption('is one of');

@@ -28,7 +28,7 @@ test('a list is made of rules in words, with the number of matches before it is 
   await contact({ location_country: 'AT' });
   await contact();
   const preview = await admin.submit('/app/lists/new', { name: '', ...rules, do: 'preview' });
-  expectPage(preview, 200, '2 contacts match these rules now.');
+  expectPage(preview, 200, '2 contacts match these rules now. Ada Lovelace Ada Lovelace · Engineer');
   await customer.call('PUT', '/fields/contacts/seats', { type: 'number', label: 'Places' });
   expect((await admin.get('/app/lists/new')).body).toMatch(/value="custom_fields\.seats">Places/);
   const rowsAfter = async (what: string) =>

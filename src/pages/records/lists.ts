@@ -1,7 +1,7 @@
 import { verificationChoices, priceOf, fieldWord, comparisons, comparisonWord, countryChoices } from '../base/words.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { spenderOf } from '../../access/credentials.ts';
-import { listContacts, countRuleMatches } from '../../queries/crm/contacts.ts';
+import { listContacts, previewRules } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, findListNamed, listLists, listTag } from '../../queries/crm/lists.ts';
 import { updateList } from '../../queries/crm/lists.ts';
 import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
@@ -14,7 +14,7 @@ import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, 
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
 import { when, quiet, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
 import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
-import { peopleOfCompanies } from './kinds.ts';
+import { nameOfContact, peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, isPreview, nameTaken, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
@@ -71,7 +71,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     tagOf: listTag,
     bodyOf: listOf,
     controls: listControls,
-    buttons: '<button name="do" value="preview" class="secondary outline" formnovalidate>How many match?</button>',
+    buttons:
+      '<button name="do" value="preview" formaction="#rules" class="secondary outline" formnovalidate>Preview</button>',
     doubt: async (request, { name = '', rules }: ListPatch, id) => {
       const isEmptied = id !== undefined && rules?.length === 0;
       const other = await ask(request, findListNamed, name, id);
@@ -220,9 +221,9 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
   const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, known) }));
   const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults, {}, ['name']);
   const isTried = isPreview(request) && status === 200;
-  return html`!${isTried ? await previewOf(request, stored) : ''}
-    <div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
-    <h2>Rules</h2>
+  return html`<div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
+    <h2 id="rules">Rules</h2>
+    !${isTried ? await previewOf(request, stored) : ''}
     <p class="quiet">
       Contacts are in the list as long as they match the rules. Without rules, you put contacts in by hand. Each “or”
       begins another group of rules: a contact that matches one whole group is in the list.
@@ -234,9 +235,13 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
 async function previewOf(request: FastifyRequest, stored: List | undefined): Promise<Html> {
   const { rules = stored?.rules ?? [] } = (await listOf(request, stored)).body as ListPatch;
   if (rules.length === 0) return notice('Without rules, contacts are put into the list by hand.', 'busy');
-  const matches = await ask(request, countRuleMatches, rules, maxCounted);
-  const contacts = matches === 1 ? '1 contact matches' : `${numberOf(matches)} contacts match`;
-  return notice(`${contacts} these rules now.`, 'busy');
+  const { total, newest } = await ask(request, previewRules, rules, maxCounted, 5);
+  const contacts = total === 1 ? '1 contact matches' : `${numberOf(total)} contacts match`;
+  const names = newest.map((one) => html`<li>${[nameOfContact(one), one.job_title].filter(Boolean).join(' · ')}</li>`);
+  const list = html`<ul>
+    !${names} !${when(total > newest.length, '<li>and others</li>')}
+  </ul>`;
+  return notice(`${contacts} these rules now.`, 'busy', when(total > 0, list));
 }
 
 function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: Known, faults: Faults): Html {

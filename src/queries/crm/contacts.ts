@@ -18,7 +18,7 @@ import { inOrderOf } from '../records/finders.ts';
 import type { DeferredWrites, Removal } from '../records/deferred-writes.ts';
 import { mergeCustomFields, type Declared } from '../records/custom-fields.ts';
 import { detachActivities, lastActivityAt, removeFromOpportunities } from './links.ts';
-import { countRecords, recordReads } from './record-pages.ts';
+import { countRecords, readRecordPage, recordReads } from './record-pages.ts';
 
 export type ContactColumns = Pick<Contact, (typeof contactFields)[number]> & { company_id: string | null };
 
@@ -86,14 +86,21 @@ export const {
   title: 'Contacts',
 });
 
-export function countRuleMatches(
+/** Returns the number of contacts that match rules, counted up to `max` + 1, and the newest of them. */
+export async function previewRules(
   db: Database,
   customerId: string,
   rules: readonly RuleGiven[],
   max: number,
-): Promise<number> {
+  limit: number,
+): Promise<{ total: number; newest: Contact[] }> {
   const filter = rulesFilter(contactSource.fields, completeRules(rules));
-  return countRecords(db, { ...parseRecordQuery(contactSource, customerId, {}), filter }, max);
+  const query = { ...parseRecordQuery(contactSource, customerId, { paginate: { limit } }), filter };
+  const [total, page] = await Promise.all([
+    countRecords(db, query, max),
+    readRecordPage<Contact>(db, query, projection),
+  ]);
+  return { total, newest: page.rows };
 }
 
 interface ContactChange {

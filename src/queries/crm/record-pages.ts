@@ -30,7 +30,7 @@ import type { GivenFilters } from '../../schemas/filters.ts';
 import type { Metadata } from '../../schemas/wire.ts';
 import { listDeclared } from '../records/custom-fields.ts';
 
-async function readRecordPage<Row extends object>(
+export async function readRecordPage<Row extends object>(
   db: Database,
   request: RecordQuery,
   projection: (sql: FragmentMaker) => Fragment,
