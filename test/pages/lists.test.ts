@@ -271,6 +271,11 @@ test('a rule takes several values: ticked where the field has few, typed where i
     expect(list.rules).toMatchObject([{ field, operator: 'in', value }]);
   }
   const { body } = await send('custom_fields.branch', { value: 'b1', do: 'row add' });
+  expectPage(
+    await send('custom_fields.branch', { value: 'b', do: 'save' }),
+    400,
+    /one of these: North, South, b0.* b10 …/,
+  );
   expect([...body.matchAll(/<option value="(?:b1|North, South)">/g)].map(String)).toEqual(['<option value="b1">']);
   const wrong = await send('location_country', { value: 'Spain, Germoney', do: 'save' });
   expectPage(wrong, 400, '“Germoney” is not a country');
@@ -282,8 +287,9 @@ test('a rule takes several values: ticked where the field has few, typed where i
 test('a rule whose field is chosen offers the comparisons and values that fit the field, without scripts too', async () => {
   await customer.call('PUT', '/fields/contacts/vip', { type: 'boolean', label: 'VIP' });
   const offered = async (field: string) => {
-    const rule = { join: 'AND', field, operator: 'contains', value: '' };
+    const rule = { join: 'AND', field, operator: 'equals', value: '' };
     const { body } = await admin.submit('/app/lists/new', { ...rule, do: 'row field 0' });
+    expect(body).toMatch(field === 'job_title' ? /value="contains" selected/ : /value="equals" selected/);
     const [, operator] = /<select name="operator"[^>]*>([\s\S]*?)<\/select>/.exec(body)!;
     const [, value] = /<(?:select|input)\s[^>]*name="value"[^>]*>([^§]*?)<\/td>/.exec(body)!;
     return `${textOf({ body: operator! })}: ${textOf({ body: value! })}`;

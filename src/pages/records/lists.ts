@@ -253,7 +253,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   const choosable = ['', ...offered, ...known.declared.map(({ key }) => `custom_fields.${key}`)];
   const fieldChoice = (one: string): Choice => [one, fieldWord('contacts', one, known.declared) || 'Choose a field'];
   const fieldsWith = (field: string) => [...new Set([...choosable, field])].map(fieldChoice);
-  const redrawn = (i: number): Html => html`data-row="row field ${i}"`;
+  const redrawn = (part: string, i: number): Html => html`data-row="row ${part} ${i}"`;
   const show = (i: number): Html =>
     html`<button class="link" name="do" value="row field ${i}" formnovalidate>Show its values</button>`;
   // Faults are named by the rules of the body.
@@ -292,11 +292,11 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
   const join = ({ logic_operator = 'AND' }: RuleGiven, i: number): Html =>
     i > 0 ? choice(i, 'join', 'joined by', { AND: 'and', OR: 'or' }, logic_operator) : start;
   const field = ({ field: name }: RuleGiven, i: number): Html =>
-    html`!${choice(i, 'field', 'field', fieldsWith(name), name, redrawn(i))} <noscript>!${show(i)}</noscript>`;
+    html`!${choice(i, 'field', 'field', fieldsWith(name), name, redrawn('field', i))} <noscript>!${show(i)}</noscript>`;
   const comparison = ({ field: name, operator }: RuleGiven, i: number): Html => {
     const kind = kindOf(name, known);
     const words = { ...comparisons[kind], [operator]: comparisonWord(kind, operator) };
-    return choice(i, 'operator', 'comparison', words, operator, redrawn(i));
+    return choice(i, 'operator', 'comparison', words, operator, redrawn('comparison', i));
   };
   const columns: readonly Column<RuleGiven>[] = [
     ['And / or', join],
@@ -331,10 +331,10 @@ const isOffered = (kind: keyof typeof comparisons, operator: string): boolean =>
 /** Returns a rule whose field was just chosen, without a comparison or a value that the field cannot have. */
 function fitting(rule: RuleGiven, known: Known): RuleGiven {
   const [kind, choices] = [kindOf(rule.field, known), choicesOf(rule.field, known)];
-  const operator = isOffered(kind, rule.operator) ? rule.operator : 'equals';
-  const isTyped = isPlural(operator) && choices && choices.length > maxNamed;
+  const isKept = isOffered(kind, rule.operator) && (rule.operator !== 'equals' || rule.value !== '');
+  const operator = isKept ? rule.operator : (Object.keys(comparisons[kind])[0] as RuleOperator);
   const fits = choices
-    ? isTyped || partsOf({ ...rule, operator }).every((one) => choices.some(([, word]) => word === one))
+    ? partsOf({ ...rule, operator }).every((one) => choices.some(([, word]) => word === one))
     : kind !== 'day' || isInstant(rule.value) || readDay(rule.value) !== undefined;
   return { ...rule, operator, value: fits ? rule.value : '' };
 }
@@ -442,7 +442,7 @@ async function readOne({ field, operator, value }: Condition, known: Known): Pro
   const all = field === 'assigned_to' ? [...choices, ...known.addresses] : choices;
   const chosen = all.find(([name, word]) => [name, word.toLowerCase()].includes(value.toLowerCase()));
   const words = choices.slice(0, maxNamed).map(([, word]) => word);
-  return read(chosen?.[0], `one of these: ${words.join(', ')}`);
+  return read(chosen?.[0], `one of these: ${words.join(', ')}${when(choices.length > maxNamed, ' …')}`);
 }
 
 /** Functions that read a value of a field of the customer's own, and what it should be, by the type of the field. */
