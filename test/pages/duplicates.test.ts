@@ -168,7 +168,7 @@ test('the page shows the first duplicates that there are, and counts same names 
   const company = { name: 'Navy' };
   for (const work_email of ['a@x.example', 'b@x.example']) await contact({ work_email, company });
   await app.owner`
-    update duplicate_counts set counted_at = counted_at - interval '2 minutes' where customer_id = ${customer.id}`;
+    update duplicate_counts set counted_at = now() - interval '2 minutes' where customer_id = ${customer.id}`;
   const counting = textOf(await admin.get(page));
   expect(counting).toMatch(/ name and company being counted .* Same names are being counted\. /);
   expect(counting).not.toContain('No contacts');
