@@ -390,13 +390,12 @@ export const verbs = { created: 'created', updated: 'changed', deleted: 'deleted
 /** Returns the kind of record to which a field refers. */
 const nounIn = (field: string) => nounOf(/^(contact|company|opportunity)(?=(_id)?$)/.exec(field)?.[0]);
 
-const referencesIn = ({ fields }: Change): (readonly [EventNoun, string])[] =>
+/** Returns the records to which the changed fields refer, before and after the change. */
+export const referencesIn = ({ fields }: Change): (readonly [EventNoun, string])[] =>
   Object.entries(fields).flatMap(([name, ids]) => {
     const noun = nounIn(name);
     return noun ? ids.flatMap((id) => (typeof id === 'string' ? [[noun, id] as const] : [])) : [];
   });
-
-export const companiesIn = (changes: readonly Change[]) => changes.flatMap(referencesIn);
 
 export function changeText(change: Change, telling: Telling): Html {
   if (change.type === 'updated') return fieldsText(change, telling);

@@ -21,7 +21,7 @@ import type { TakenBack } from '../../queries/history/undo-state.ts';
 import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
 import type { Change } from '../../schemas/events.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
-import { changeText, companiesIn, namedRecords, recordLink, whoOf, type Telling } from '../changes.ts';
+import { changeText, namedRecords, recordLink, referencesIn, whoOf, type Telling } from '../changes.ts';
 
 const path = '/app/activities';
 
@@ -347,7 +347,7 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   ]);
   const shown = [...tasks, ...entries.flatMap((entry) => ('created_by' in entry ? [entry] : []))];
   const changes = entries.flatMap((entry) => ('position' in entry ? [entry] : []));
-  const names = await namedRecords(request, [...subjectsOf(shown, place.id), ...companiesIn(changes)]);
+  const names = await namedRecords(request, [...subjectsOf(shown, place.id), ...changes.flatMap(referencesIn)]);
   const draft = request.method === 'POST' ? fieldsOf(request) : { assigned_to: request.caller.userId };
   const controls = activityControls(draft, users, { about: place.about, faults });
   const composer = form(
