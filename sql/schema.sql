@@ -566,7 +566,7 @@ comment on column imports.format is 'auto: as the file shows; the end of the upl
 comment on column imports.mapping is 'Given fields of headers: {"header": "field", {"field": …, "type": …} or null}.';
 comment on column imports.list_ids is 'Lists to which each written contact is added by hand.';
 comment on column imports.is_automatic is 'Whether the work starts when the file is complete.';
-comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import if that has not ended.';
+comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import if that has not ended; or of the import from which a page took the records.';
 comment on column imports.upload is 'The latest upload that has begun; its chunks are the file. An older upload can store nothing more.';
 comment on column imports.layout is 'The columns of a CSV or XLSX file, as its header line and the mapping give them. Null until its records are rows.';
 comment on column imports.total is 'Number of records; null until all of them are rows.';

@@ -104,7 +104,7 @@ const cellOf = (
   { isText, isNumber, decimalMark }: OriginalColumn,
   format: ImportFormat,
 ): string | Cell => {
-  if (!cell) return '';
+  if (!cell || cell.broken) return '';
   // The other cells of the column, which show its decimal mark, are not among these records.
   const mark = format === 'xlsx' && !cell.isQuoted ? '.' : decimalMark;
   if (isNumber && mark) return { ...cell, text: unambiguous(cell.text, mark) };

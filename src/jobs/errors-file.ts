@@ -21,8 +21,8 @@ export interface ErrorsFile {
 }
 
 /**
- * Returns the CSV file of an import's failed records, in the encoding of the original file.
- * @param chosen other records than the failed ones
+ * Returns a CSV file of an import's records, in the encoding of the original file.
+ * @param chosen which records. Default: the failed ones. `all`: without what is wrong with them
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed 30 days after
  * the end
  */
@@ -45,31 +45,40 @@ export async function openErrorsFile(
 }
 
 /**
- * Returns the settings and the file of a new import: all records of a dry run, to change how they are read.
- * @param isAnew true: only the records that lack the field by which an import finds stored ones, to create them
- * @throws DomainError `not_found`; `conflict` if the records are no longer kept
+ * Returns the settings and the file of a new import, with all records of a dry run, to change how they are read.
+ * @param isAnew true: with the records of any import that lack the field by which it finds stored ones, to create them
+ * @throws DomainError `not_found`; `conflict` if there are no such records, or if they are no longer kept
  */
 export async function openCopy(db: Database, requester: Requester, given: ImportRef, isAnew: boolean) {
+  const requireState = () => db.lookup((sql) => requireImportState(sql, requester.customerId, given.id, given.visible));
   const found = await db.lookup((sql) => requireImport(sql, requester.customerId, given.id, given.visible));
-  const state = await db.lookup((sql) => requireImportState(sql, requester.customerId, given.id, given.visible));
-  if (!isAnew && !state.is_kept) throw conflict('The file is no longer kept: upload it again');
-  const { object, match } = found;
-  const chosen = isAnew && match !== null ? { lacking: match } : 'all';
+  const { object, match, mode } = found;
+  const state = await requireState();
+  const isCopied = isAnew ? mode === 'upsert' && match !== null : state.is_kept && found.format !== 'ndjson';
+  if (!isCopied) throw conflict(notKept);
+  const chosen = isAnew ? { lacking: match! } : 'all';
   const { encoding, read } = await openErrorsFile(db, requester, given, chosen);
   const draft: ImportCreate = {
     object,
-    mode: isAnew ? 'create' : found.mode,
+    mode: isAnew ? 'create' : mode,
     name: found.name,
     format: 'csv',
     encoding,
     guess: true,
+    invalid_values: found.invalid_values,
     ...(!isAnew && match !== null && { match }),
-    ...(state.invalid_values && { invalid_values: state.invalid_values }),
     ...(state.mapping && { mapping: state.mapping }),
     ...(object === 'contacts' && { list_ids: state.list_ids }),
   };
-  return { draft, file: await read() };
+  async function* whole(): AsyncGenerator<Buffer> {
+    yield* await read();
+    // Its records go when the import is started for real, meanwhile too.
+    if (!isAnew && !(await requireState()).is_kept) throw conflict(notKept);
+  }
+  return { draft, file: whole() };
 }
+
+const notKept = 'The file is no longer kept: upload it again';
 
 /**
  * Returns the import, and a function that reads the columns of its file. That function returns null if the file has no
@@ -121,13 +130,14 @@ async function* errorLines(
     const rows = await db.search((sql) => readRows(sql, customerId, id, part));
     if (rows.length === 0) return;
     const { lineOf } = (shown ??= failedRecords(await readLayout(), format));
-    yield rows.map(({ line, cells, ...message }) => lineOf(fromStored(line, cells), messageOf(message))).join('');
+    const messageIn = (row: ImportRecord): Message => (chosen === 'all' ? { warning: '' } : messageOf(row));
+    yield rows.map((row) => lineOf(fromStored(row.line, row.cells), messageIn(row))).join('');
     after = rows.at(-1)!.line;
   }
 }
 
 const messageOf = ({ error, warning }: Pick<ImportRecord, 'error' | 'warning'>): Message =>
-  error === null ? { warning: warning ?? '' } : { error };
+  error === null ? { warning: warning! } : { error };
 
 const lineColumn: Column = { type: 'integer', value: 'line', raw: 'line', required: true };
 

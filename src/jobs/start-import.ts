@@ -308,7 +308,7 @@ export async function beginImport(
 export async function beginWithFile(
   databases: { db: Database; cleaner: Database },
   customerId: string,
-  given: ImportCreate,
+  given: ImportCreate & Pick<NewImport, 'fingerprint'>,
   file: AsyncIterable<Buffer>,
 ): Promise<string> {
   const { cleaner } = databases;

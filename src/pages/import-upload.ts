@@ -53,7 +53,7 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const draft = draftOf(fields, filename);
     try {
       requireValid(ImportCreate, draft);
-      const id = await store(request, draft, file);
+      const id = await createWithFile(request, draft, file);
       if (text(fields, 'mode') === '' && draft.mode === 'upsert') await decideByFile(request, id);
       return `${section}/${id}`;
     } catch (error) {
@@ -75,7 +75,12 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
   }
 }
 
-export function store({ db, server, requester }: FastifyRequest, draft: ImportCreate, file: AsyncIterable<Buffer>) {
+/** Creates an import that waits for its start, with its file. Returns its id. */
+export function createWithFile(
+  { db, server, requester }: FastifyRequest,
+  draft: Parameters<typeof beginWithFile>[2],
+  file: AsyncIterable<Buffer>,
+) {
   const { customerId, actor } = requester;
   // The request's own database stops when the caller hangs up.
   const cleaner = server.db.for({ customerId, ...(actor && { actor }) }, 'page');

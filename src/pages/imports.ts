@@ -20,13 +20,20 @@ import { openCopy, openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
 import { sendFile } from '../plugins/responses.ts';
-import { allImports, listImports, requireImport, requireImportState } from '../queries/jobs/imports.ts';
+import {
+  allImports,
+  copyMark,
+  findCopy,
+  listImports,
+  requireImport,
+  requireImportState,
+} from '../queries/jobs/imports.ts';
 import type { ImportRow, ImportState } from '../queries/jobs/imports.ts';
 import { countLacking, findRepeated } from '../queries/jobs/import-rows.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { decideByFile, importUpload, section, store, titleOf } from './import-upload.ts';
+import { decideByFile, importUpload, section, createWithFile, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
 function failureTable(found: Import, layout: CsvLayout | null, failures: readonly Failure[]): Html {
@@ -241,9 +248,12 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
 
 /** Creates an import with records of another one, which nobody needs to upload again. Returns its path. */
 async function copy(request: FastifyRequest, id: string, isAnew: boolean): Promise<string> {
+  const earlier = isAnew && (await lookUp(request, findCopy, id));
+  if (earlier) return `${section}/${earlier}`;
   const lists = await listsOf(request, await stateOf(request, id));
   const { draft, file } = await openCopy(request.db, request.requester, refTo(id), isAnew);
-  return `${section}/${await store(request, { ...draft, ...lists }, file)}${nextView(fieldsOf(request))}`;
+  const given = { ...draft, ...lists, ...(isAnew && { fingerprint: copyMark(id) }) };
+  return `${section}/${await createWithFile(request, given, file)}${nextView(fieldsOf(request))}`;
 }
 
 async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
@@ -298,7 +308,7 @@ async function importButton(request: FastifyRequest, found: Import, state: Impor
   const body = html`!${isEmpty ? quiet('Nothing of the file would be written.') : await listsFor(request, state)}
     <div class="buttons">
       !${when(!isEmpty, '<button name="do" value="import">Import now</button>')}
-      <button name="do" value="again" class="secondary outline">Change the columns</button>
+      !${when(found.format !== 'ndjson', '<button name="do" value="again" class="secondary outline">Change the columns</button>')}
     </div>`;
   return html`<div class="card narrow">!${form(`${section}/${id}`, body, 'data-once')}</div>`;
 }
@@ -333,9 +343,11 @@ async function lackingText(request: FastifyRequest, found: Import): Promise<Html
   const number = await search(request, countLacking, found.id, match);
   const text = `${counted(number, 'record')} without ${fieldWord(object, match).toLowerCase()}, by which this import finds those that you have.`;
   const button = html`<button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
-  // Before that, an import of these would have a list of its own.
+  // The list may be new: it is created when the others are imported.
   const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these.';
-  return when(number > 0, notice(text, 'busy', later || form(pathOf(found), button, 'data-once')));
+  const earlier = number > 0 && (await lookUp(request, findCopy, found.id));
+  const done = earlier && link('See what became of them', `${section}/${earlier}`);
+  return when(number > 0, notice(text, 'busy', later || done || form(pathOf(found), button, 'data-once')));
 }
 
 function outcomeOf(found: Import, list: string | undefined, surplus?: number): Html {

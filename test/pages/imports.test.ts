@@ -124,6 +124,9 @@ test('an import creates those without an address by a second one, and counts a r
   expect(textOf(done)).toContain('1 created, 0 changed, 1 the same already. 3 of 5 records were left out.');
   expect(done.body).toContain(`href="/app/lists/${list}"`);
   const second = (await visitor.submit(page, { do: 'anew' })).location!;
+  expect(textOf(await visitor.get(page))).toContain('See what became of them');
+  const again = await visitor.post(page, { ...(await visitor.fieldsOf(page, '/app/logout')), do: 'anew' });
+  expect(second).toContain(again.location);
   const shown = await visitor.fieldsOf(second);
   expect(shown).toMatchObject({ mode: 'create', list_id: list, 'column-3': 'custom_fields.Stand' });
   await visitor.submit(second, { do: 'start' });

@@ -291,7 +291,7 @@ export async function countRepeated(sql: Transaction, customerId: string, import
 
 /**
  * Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups.
- * `surplus` is the number of records that come after the first one of any group.
+ * `surplus` is the number of records that come after the first one of their group, without failed ones.
  */
 export async function findRepeated(sql: Sql, customerId: string, importId: string) {
   const rows = await sql<{ lines: number[]; surplus: number }[]>`

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { afterCommit, originOf } from '../../database/db.ts';
 import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, forbidden, notFound } from '../../errors.ts';
@@ -165,6 +166,22 @@ export async function findInterruptedImport(
     limit 1`;
   return found?.id;
 }
+
+/** Returns the id of the import that was made of records of this one, to create them. */
+export async function findCopy(sql: Sql, customerId: string, id: string): Promise<string | undefined> {
+  const [copy] = await sql<{ id: string }[]>`
+    select id
+    from imports
+    where customer_id = ${customerId}
+      and fingerprint = ${copyMark(id)}
+      and status <> 'CANCELLED'
+    order by id desc
+    limit 1`;
+  return copy?.id;
+}
+
+/** Returns the fingerprint of an import that is made of records of this one. */
+export const copyMark = (id: string): Buffer => createHash('sha256').update(`copy of ${id}`).digest();
 
 interface Unfinished {
   waiting: number;
