@@ -169,6 +169,27 @@ const changed: [noun: string, make: () => Promise<string>, theirs: Fields, mine:
     'Stored now: 12',
   ],
   [
+    'an opportunity',
+    async () => `opportunities/${await make(customer, '/opportunities', await opportunityBody(customer))}/edit`,
+    { priority: 'HIGHT' },
+    { name: 'Mine' },
+    'Stored now: high',
+  ],
+  [
+    'a list',
+    async () => `lists/${(await customer.post('/list-contact', { name: 'Old' })).body.id}/edit`,
+    { field: 'job_title', operator: 'contains', value: 'Countess', join: 'AND' },
+    { name: 'Mine', field: 'job_title', operator: 'contains', value: 'Duchess', join: 'AND' },
+    'Stored now: Job title contains Countess',
+  ],
+  [
+    'a pipeline',
+    async () => `pipelines/${(await customer.get('/pipelines')).body[0].id}/edit`,
+    { visibility: 'PRIVATE' },
+    { name: 'Mine' },
+    'Stored now: admins only',
+  ],
+  [
     'a field',
     async () => {
       await customer.call('PUT', '/fields/contacts/plan', { type: 'text' });

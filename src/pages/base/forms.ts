@@ -18,7 +18,8 @@ export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: 
 }
 
 function addressAt(request: FastifyRequest, place: Record<string, string>, path = request.url.split('?')[0]!): string {
-  const { page: _page, cursor: _cursor, done: _done, change: _change, were: _were, ...filters } = queryOf(request);
+  const { page: _page, cursor: _cursor, find: _find, ...query } = queryOf(request);
+  const { done: _done, change: _change, were: _were, ...filters } = query;
   return pathWith(path, { ...filters, ...place });
 }
 
@@ -190,8 +191,13 @@ export function controlsFor(
   };
 }
 
-export const differing = (stored: Readonly<Record<string, string>>, sent: Fields): Record<string, string> =>
-  Object.fromEntries(Object.entries(stored).filter(([name, value]) => linesIn(sent, name) !== asSentBack(value)));
+/** Returns the stored texts that differ from those of a form. Leaves out lists of values. */
+export const differing = (stored: Fields, sent: Fields): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(stored).flatMap(([name, value]) =>
+      typeof value === 'string' && linesIn(sent, name) !== asSentBack(value) ? [[name, value] as const] : [],
+    ),
+  );
 
 /** Button of filters whose choices send them by themselves, where scripts run. */
 export const showButton: Html = '<noscript><button class="secondary outline">Show</button></noscript>';

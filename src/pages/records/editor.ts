@@ -160,8 +160,9 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
           throw error;
         });
     const isGone = !isNew && !stored;
-    // An act on rows is done without a look at what is stored, so what others have changed stays a conflict.
-    const isStale = stored && sent && rowAct(request) === '' && sentText(request, 'etag') !== tagOf(stored);
+    // Buttons that edit rows, and the preview, do not save. The old etag stays, so the next save still finds the conflict.
+    const isSaved = sent && rowAct(request) === '' && !isPreview(request);
+    const isStale = stored && isSaved && sentText(request, 'etag') !== tagOf(stored);
     const isConflict = isStale === true;
     const shown = isConflict ? { ...refused, faults: { ...refused.faults, '': conflictText } } : refused;
     const etag = stored && (!sent || isConflict) ? tagOf(stored) : sentText(request, 'etag');

@@ -17,7 +17,7 @@ import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
 import { choices, faultText, group, option, controlsFor, tick, hidden, textInput, rowEditor } from '../base/forms.ts';
-import { rowAct, type Choice } from '../base/forms.ts';
+import { differing, rowAct, type Choice } from '../base/forms.ts';
 import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, integer, queryOf, ask } from '../base/requests.ts';
 import { formMessage, type Fields } from '../base/requests.ts';
 import { when, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
@@ -277,7 +277,7 @@ async function contactsIn(request: FastifyRequest, fields: Fields) {
 }
 
 async function opportunityControls(form: EditForm<Opportunity>, request: FastifyRequest): Promise<Html> {
-  const { stored, sent, faults } = form;
+  const { stored, sent, faults, isConflict } = form;
   const draft = sent ?? (stored ? await draftOf(request, stored) : await blankDraft(request));
   const [pipelines, users, products, present, contacts, { alike }] = await Promise.all([
     pipelinesFor(request, stored?.stage_id),
@@ -296,7 +296,8 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
       return tick('checkbox', [name, one.id], html`${words}`, ticked.includes(one.id));
     });
   };
-  const { input, area, choice } = controlsFor(draft, faults, {}, ['name']);
+  const theirs = isConflict && stored && sent ? differing(await draftOf(request, stored), sent) : {};
+  const { input, area, choice } = controlsFor(draft, faults, theirs, ['name']);
   const words = opportunityWords;
   const stages = pipelines.flatMap(({ name, currency, stages }) =>
     stages.map(({ id, name: stage }): Choice => [id, pipelines.length > 1 ? `${name}, ${currency}: ${stage}` : stage]),

@@ -8,7 +8,17 @@ import { statuses } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
-import { faultMark, faultText, textInput, select, controlsFor, hidden, rowAct, rowEditor } from '../base/forms.ts';
+import {
+  differing,
+  faultMark,
+  faultText,
+  textInput,
+  select,
+  controlsFor,
+  hidden,
+  rowAct,
+  rowEditor,
+} from '../base/forms.ts';
 import { search, lookUp, fieldsOf, textsIn, values, rowsIn, integer, isAdmin, queryText } from '../base/requests.ts';
 import type { Fields, Faults } from '../base/requests.ts';
 import { currencyChoices } from '../base/words.ts';
@@ -132,7 +142,9 @@ async function controls(form: EditForm<Pipeline>, request: FastifyRequest): Prom
   const { stored, sent, faults, status, doubt, isConflict } = form;
   const usual = stored ? '' : await lookUp(request, usualCurrency);
   const draft: Fields = sent ?? { name: stored?.name, visibility: stored?.visibility, currency: usual };
-  const { input, choice } = controlsFor(draft, faults, {}, ['name']);
+  const theirs =
+    isConflict && stored && sent ? differing({ name: stored.name, visibility: stored.visibility }, sent) : {};
+  const { input, choice } = controlsFor(draft, faults, theirs, ['name']);
   const current = isConflict || (status === statuses.conflict && !doubt) ? stored : undefined;
   const rows = sent ? currentRows(sent, current, rowAct(request) !== '') : draftOf(stored?.stages ?? salesStages);
   const blank: StageRow = { id: '', name: '', probability_percentage: '', status: 'OPEN' };
