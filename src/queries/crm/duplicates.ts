@@ -24,8 +24,6 @@ type CountedKey = Extract<DuplicateKey, 'name_and_company' | 'external_name'>;
 
 const maxShownAge = '15 minutes';
 const recountAfter = '10 minutes';
-/** Age that makes a count due, and which is still shown. */
-const dueAge = '11 minutes';
 /** Maximum number of contacts and companies for which an old count is made again when the customer asks. */
 const fewRecords = 20_000;
 /** Time for which workers keep counting a customer's duplicates after the customer's last request (SQL interval). */
@@ -91,7 +89,7 @@ async function makeDue(sql: Transaction, customerId: string, which: Fragment): P
   // A distributed database refuses an update that computes a time from a column of its table.
   const { count: kinds } = await sql`
     with due as (
-      select kind, least(counted_at, now() - ${dueAge}::interval) - interval '1 millisecond' as counted_at
+      select kind, least(counted_at, now() - ${recountAfter}::interval) - interval '1 millisecond' as counted_at
       from duplicate_counts
       where customer_id = ${customerId}
         and ${which}
