@@ -45,7 +45,9 @@ addEventListener(
   'submit',
   (event) => {
     const half = [...event.target.elements].find(({ validity }) => validity?.badInput);
-    if (!half || !event.target.noValidate || event.submitter?.formNoValidate) return;
+    half?.closest('details')?.setAttribute('open', '');
+    // One that is not shown does not fit what was chosen.
+    if (!half?.checkVisibility() || !event.target.noValidate || event.submitter?.formNoValidate) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     half.reportValidity();
@@ -74,6 +76,7 @@ function prepareSuggestions(input) {
   input.setAttribute('list', list.id);
   let waiting;
   const show = async () => {
+    if (input.dataset.parameter && input.value.trim().length < 2) return;
     const url = new URL(input.dataset.suggest, location.href);
     url.searchParams.set(input.dataset.parameter ?? 'q', input.value);
     const page = await load(url).catch(() => undefined);
@@ -94,10 +97,10 @@ function prepareSuggestions(input) {
   input.addEventListener('focus', () => void show(), { once: true });
 }
 
-/** Suggests a further value after a comma, too: each suggestion begins with what was written before. */
+/** Puts what stands before the last comma in front of each suggestion. */
 on('input', 'data-several', ({ value, list }) => {
   const before = value.slice(0, value.lastIndexOf(',') + 1);
-  for (const option of list.options) option.value = `${before} ${option.text}`.trim();
+  for (const option of list?.options ?? []) option.value = `${before} ${option.text}`.trim();
 });
 
 /** Shows the row again in which a field was chosen, with what fits the field. */

@@ -9,7 +9,7 @@ import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '..
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
 import { cursorPager, controlsFor, tick, faultMark, faultText, textInput, select, hidden } from '../base/forms.ts';
-import { rowAct, rowEditor, option, textArea, type Choice, type Choices } from '../base/forms.ts';
+import { differing, rowAct, rowEditor, option, textArea, type Choice, type Choices } from '../base/forms.ts';
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
 import { when, quiet, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
@@ -214,12 +214,14 @@ async function listOf(request: FastifyRequest, stored: List | undefined): Promis
 }
 
 async function listControls(form: EditForm<List>, request: FastifyRequest): Promise<Html> {
-  const { stored, sent, faults, status } = form;
+  const { stored, sent, faults, status, isConflict } = form;
   const known = await knownFor(request);
   const blank = { name: '', description: '', rules: [] };
   const { rules, ...draft } = sent ? draftOf(sent) : (stored ?? blank);
   const shown = sent ? rules : rules.map((rule) => ({ ...rule, value: valueText(rule, known) }));
-  const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults, {}, ['name']);
+  const stale = isConflict && sent ? stored : undefined;
+  const theirs = stale ? differing({ name: stale.name, description: stale.description }, sent!) : {};
+  const { input, area } = controlsFor({ name: draft.name, description: draft.description }, faults, theirs, ['name']);
   const isTried = isPreview(request) && status === 200;
   return html`<div class="card">!${input('name', 'Name')} !${area('description', 'What it is for')}</div>
     <h2 id="rules">Rules</h2>
@@ -228,6 +230,7 @@ async function listControls(form: EditForm<List>, request: FastifyRequest): Prom
       Contacts are in the list as long as they match the rules. Without rules, you put contacts in by hand. Each “or”
       begins another group of rules: a contact that matches one whole group is in the list.
     </p>
+    !${stale ? html`<p>Stored now: !${stale.rules.length > 0 ? rulesText(stale.rules, known) : byHand}</p>` : ''}
     !${faultText('rules', faults)} !${ruleTable(request, shown, known, faults)}
     !${when(known.declared.length === 0, quiet('Your own fields can be chosen here once an admin has set them up under “Fields”.'))}`;
 }
@@ -358,10 +361,10 @@ const isPlural = (operator: RuleOperator): boolean => operator === 'in' || opera
 const partsOf = ({ operator, value }: Condition, at = /,/): string[] =>
   isPlural(operator) ? value.split(at).map((one) => one.trim()) : [value];
 
-/** What separates several values in a form. The API takes only commas. */
+/** What separates several values in a form. The API separates them at commas. */
 const separators = /[,;\n]/;
 
-/** Returns false for a choice that cannot be one of several, because it would be read as two. */
+/** Returns false for a choice that cannot be one of several, because the API would read it as two. */
 const isSingle = (choice: string): boolean => !separators.test(choice);
 
 /** Maximum number of choices that a message names, or that have a checkbox each. More choices are typed. */
@@ -419,7 +422,8 @@ async function readRule(given: Condition, stored: readonly Rule[], known: Known)
     .filter((rule) => rule.field === field && rule.operator === operator)
     .find((rule) => asSentBack(valueText(rule, known)).trim() === asSentBack(value));
   if (same || isEmptiness(operator)) return { value: same?.value ?? value };
-  const parts = partsOf(given, separators).filter(Boolean);
+  // A value can have a semicolon where commas separate.
+  const parts = partsOf(given, value.includes(',') ? /[,\n]/ : separators).filter(Boolean);
   if (parts.length === 0) return { fault: 'give a value, or choose “is empty”' };
   const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, known)));
   const wrong = read.find((one) => 'fault' in one);

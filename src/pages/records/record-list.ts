@@ -67,8 +67,8 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
     const rows = (await kind.withCounts?.(request, found)) ?? found;
-    // A full page has a cursor, the last one too.
-    const isLast = matches <= Math.min(view.page * pageRows, maxCounted);
+    // A full page has a cursor, the last one too. Behind a cursor, the number of the page does not tell where it is.
+    const isLast = view.cursor === '' && matches <= Math.min(view.page * pageRows, maxCounted);
     return {
       title,
       actions: html`!${linkButton('Import', importPath(kind), 'secondary outline')}
