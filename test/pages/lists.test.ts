@@ -257,7 +257,7 @@ test('a rule takes several values: ticked where the field has few, typed where i
     'South checked',
     'East checked',
   ]);
-  expect(textOf(ticks)).toContain('A choice with a comma fits only “is” and “is not”.');
+  expect(textOf(ticks)).toContain('A choice with a comma or semicolon fits only “is” and “is not”.');
   for (const [field, more, value] of [
     ['custom_fields.region', { 'value-0': ['South', 'East'] }, 'South, East'],
     ['custom_fields.branch', { value: 'b3; B11' }, 'b3, b11'],
@@ -283,6 +283,24 @@ test('a rule takes several values: ticked where the field has few, typed where i
   expect(wrong.body.match(/aria-invalid/g)).toHaveLength(1);
   const none = await send('custom_fields.region', { do: 'save' });
   expect(none.body.match(/<(\w+)[^>]*aria-invalid/g)).toEqual([expect.stringMatching(/^<fieldset/)]);
+});
+
+test('a rule with several values that was not edited stays as it is, and so do its values beside a further one', async () => {
+  const choices = ['gold', 'A; B', 'Red, dark', 'silver'];
+  await customer.call('PUT', '/fields/contacts/kind', { type: 'choice', label: 'Kind', choices });
+  const of = async (value: string, more: object = {}) => {
+    const rule = { field: 'custom_fields.kind', operator: 'in', value };
+    const { id } = (await customer.post('/list-contact', { name: value, rules: [rule] })).body;
+    const path = `/app/lists/${id}/edit`;
+    const { body } = await admin.get(path);
+    const ticked = [...body.matchAll(/name="value-0" value="([^"]+)" +checked/g)].map(([, word]) => word!);
+    const sent = { ...(await admin.fieldsOf(path)), name: `${value} 2`, 'value-0': ticked, ...more };
+    expect([value, (await admin.post(path, sent)).status]).toEqual([value, 303]);
+    return (await customer.get(`/list-contact/${id}`)).body.rules[0].value;
+  };
+  for (const value of ['silver, gold', 'A; B, gold', 'Red, dark, gold', 'bronze, gold'])
+    expect(await of(value)).toBe(value);
+  expect(await of('bronze, silver', { 'value-0': ['silver', 'bronze', 'gold'] })).toBe('silver, bronze, gold');
 });
 
 test('a rule whose field is chosen offers the comparisons and values that fit the field, without scripts too', async () => {

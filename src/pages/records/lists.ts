@@ -278,7 +278,7 @@ function ruleTable(request: FastifyRequest, rules: readonly RuleGiven[], known: 
       const box = (one: string) => tick('checkbox', [`value-${i}`, one], html`${one}`, chosen.includes(one));
       const boxes = [...new Set([...words.filter(isSingle), ...chosen])].map(box);
       const set = html`<fieldset !${spoken(i, 'values')} !${mark}>!${hidden({ value: '' })} !${boxes}</fieldset>`;
-      return shown(set, words.every(isSingle) ? '' : 'A choice with a comma fits only “is” and “is not”.');
+      return shown(set, words.every(isSingle) ? '' : 'A choice with a comma or semicolon fits only “is” and “is not”.');
     }
     const about = html`name="value" !${spoken(i, 'value')} autocomplete="off" !${mark}`;
     if (isPlural(operator)) {
@@ -418,14 +418,23 @@ function boundOf(operator: RuleOperator, day: string): string | undefined {
  */
 async function readRule(given: Condition, stored: readonly Rule[], known: Known): Promise<Read> {
   const { field, operator, value } = given;
-  const same = stored
-    .filter((rule) => rule.field === field && rule.operator === operator)
-    .find((rule) => asSentBack(valueText(rule, known)).trim() === asSentBack(value));
+  const alike = stored.filter((rule) => rule.field === field && rule.operator === operator);
+  const shownOf = (rule: Condition): Condition => ({ ...rule, value: asSentBack(valueText(rule, known)).trim() });
+  const sorted = (rule: Condition): string => JSON.stringify(partsOf(rule).toSorted());
+  const sent = sorted({ ...given, value: asSentBack(value) });
+  const same = alike.find((rule) => sorted(shownOf(rule)) === sent);
   if (same || isEmptiness(operator)) return { value: same?.value ?? value };
+  // Stored values stay as they are beside further ones, whatever they are.
+  const kept = new Map(alike.flatMap((rule) => partsOf(shownOf(rule)).map((part, i) => [part, partsOf(rule)[i]!])));
   // A value can have a semicolon where commas separate.
   const parts = partsOf(given, value.includes(',') ? /[,\n]/ : separators).filter(Boolean);
   if (parts.length === 0) return { fault: 'give a value, or choose “is empty”' };
-  const read = await Promise.all(parts.map((part) => readOne({ field, operator, value: part }, known)));
+  const read = await Promise.all(
+    parts.map(async (part): Promise<Read> => {
+      const own = isPlural(operator) ? kept.get(part) : undefined;
+      return own === undefined ? readOne({ field, operator, value: part }, known) : { value: own };
+    }),
+  );
   const wrong = read.find((one) => 'fault' in one);
   return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
 }
