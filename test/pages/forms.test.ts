@@ -108,6 +108,11 @@ type Fields = Record<string, string | string[]>;
 const wrong: [path: string, fields: Fields, says: string | RegExp, kept?: RegExp][] = [
   ['contacts/new', { first_name: 'Grace', work_email: 'none' }, 'Must be an e-mail address', /value="Grace"/],
   ['contacts/new', { gender: 'f' }, /Give one of these: first name.*Give one of these: work e-mail, .*phone/],
+  [
+    'contacts/new',
+    { birth_year: '3000', profnet_url: 'not a url', 'custom.seats': 'many' },
+    /(?=.*Give one of these)(?=.*Is in the future)(?=.*Is not a web address)(?=.*Is not a number)/,
+  ],
   ['contacts/new', { last_name: 'L', work_email: 'a@x.example', 'custom.seats': 'many' }, 'Is not a number (such as'],
   ['products/new', { price: '5' }, /Name \* Is missing/, /value="5"/],
   ['keys/new', { name: ' ', expiration: '31', preset: 'own' }, /1 to 120 characters.*one of the choices.*at least one/],

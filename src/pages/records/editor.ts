@@ -354,6 +354,8 @@ function valueOf({ name, control }: FormField, given: string, schema: TObject, r
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
   if (given.trim() === '') return compile(schema.properties[name]!).isValid(null) ? null : '';
   if (name === 'mobile_phone' && readText(given, '') === undefined) refuse(`“${given}” is not a phone number`);
+  if (name === 'birth_year' && Number(given) > new Date().getFullYear()) refuse('is in the future');
+  if (control === 'url' && !/^\S+\.\S+$/.test(given.trim())) refuse('is not a web address (such as example.com)');
   // A text that is no number stays a text, which the validation refuses with a message.
   if (control === 'amount') return readNumber(given) ?? given.trim();
   if (control === 'yes_no') return given === 'true' || (given === 'false' ? false : given);
