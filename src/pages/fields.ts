@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { actorOf } from '../plugins/auth.ts';
 import { statuses } from '../plugins/error-handler.ts';
+import { validationFailed } from '../errors.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
 import { builtInFields } from '../schemas/fields.ts';
@@ -123,13 +124,17 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   const stored = await findStored(request, object);
   const found = foundIn(request, stored);
   const { key: given, label, type, choices } = draftOf(request, stored);
-  if (given + label === '') throw invalid('give a name', '/label');
+  const faults = [];
+  if (given + label === '') faults.push({ path: '/label', message: 'give a name' });
   const key = given || /^.{0,64}/su.exec(words(label).join('_'))![0];
   if (stored) requireCurrent(request, stored);
-  if (type === 'choice' && choices.length === 0) throw invalid('write at least one choice', '/choices');
+  if (type === 'choice' && choices.length === 0)
+    faults.push({ path: '/choices', message: 'write at least one choice' });
   const isKey = keyPattern.test(key) && [...key].length <= 64;
   if (!isKey && found) throw invalid('a field with this key can have no type');
-  if (!isKey) throw invalid('give a key such as start_date: at most 64 characters, and not . or ..', '/key');
+  if (!isKey && given + label !== '')
+    faults.push({ path: '/key', message: 'give a key such as start_date: at most 64 characters, and not . or ..' });
+  if (faults.length > 0) throw validationFailed(faults);
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(Declaration, body);
   await db.transaction(async (sql) => {
@@ -181,7 +186,8 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
     body: html`!${input('label', 'Name', name)} !${stored ? versionField(stored) : ''}
       !${choice('type', 'Type', typeWords)}
       <div class="of-choices">!${area('choices', 'Choices', 'One on each line.', '')}</div>
-      !${stored ? quiet('Values that are stored already stay, also if they are of another type.') : key}
+      !${stored ? '' : key}
+      !${when(stored || found, quiet('Values that are stored already stay, also if they are of another type.'))}
       !${buttons('Save the field', section)}`,
     isNarrow: true,
   };

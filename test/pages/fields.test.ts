@@ -42,6 +42,11 @@ test.each(['.', '..'])(
   },
 );
 
+test('all that is wrong with a new field is marked at once', async () => {
+  const refused = await admin.submit('/app/fields/contacts/new', { label: '', key: '', type: 'choice', choices: '' });
+  expectPage(refused, 400, /Give a name\..*Write at least one choice\./);
+});
+
 test('a field without a key gets one from its name, which no other field has', async () => {
   const sent = { label: ' Größe & Farbe (2) ', type: 'text' };
   expect((await admin.submit('/app/fields/contacts/new', sent)).status).toBe(303);
