@@ -45,7 +45,7 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
   expect(textOf(await add('Nobody'))).toContain('No contact or company is found by “Nobody”.');
   expect(textOf(await add('Lovelace'))).toContain('Choose below which one “Lovelace” is');
-  expect(textOf(await add('Anne'))).toMatch(/Which one please choose Anne Lovelace · \S+@\S+/);
+  expect(textOf(await add('Anne'))).toMatch(/Which one Anne Lovelace · \S+@\S+/);
   const made = await admin.get((await add('ada lovelace')).location!);
   expect(made.location).toBe(`/app/contacts/${ada}?done=created`);
   expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);

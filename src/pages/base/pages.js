@@ -47,7 +47,7 @@ addEventListener(
     const half = [...event.target.elements].find(({ validity }) => validity?.badInput);
     half?.closest('details')?.setAttribute('open', '');
     // One that is not shown does not fit what was chosen.
-    if (!half?.checkVisibility() || !event.target.noValidate || event.submitter?.formNoValidate) return;
+    if (!half?.checkVisibility() || !event.target.noValidate) return;
     event.preventDefault();
     event.stopImmediatePropagation();
     half.reportValidity();
@@ -96,6 +96,12 @@ function prepareSuggestions(input) {
   });
   input.addEventListener('focus', () => void show(), { once: true });
 }
+
+/** A day of one's own stands for the days to choose from. */
+on('input', 'name="due_at"', ({ form }) => {
+  const none = form.querySelector('[name="due_on"][value=""]');
+  if (none) none.checked = true;
+});
 
 /** Puts what stands before the last comma in front of each suggestion. */
 on('input', 'data-several', ({ value, list }) => {

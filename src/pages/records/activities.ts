@@ -65,7 +65,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const isAsked = !stored && sent && (faults['about'] || text(sent, 'which') !== '');
       const which = isAsked ? (await foundAbout(request)).found.map(({ id, label }): Choice => [id, label]) : [];
       const controls = html`!${when(!stored, input('about', 'About', { hint: 'A contact or a company: its name or its e-mail address.', more: contactSuggestions }))}
-      !${when(which.length > 0, choice('which', 'Which one', [['', 'please choose'], ...which]))}
+      !${when(which.length > 0, choice('which', 'Which one', which.length === 1 ? which : [['', 'please choose'], ...which]))}
       !${activityControls(draft, await usersOf(request), more, stored ? activityTypes : ['task'])}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
       return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
