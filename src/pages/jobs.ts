@@ -171,7 +171,7 @@ const resultColumnsOf = ({ type }: Job): Column<JobItem>[] => [
 /** Returns why an item that succeeded cost nothing, or an empty text. */
 function freeBadge({ charged, status, result }: JobItem): Html {
   if (charged > 0 || status !== 'succeeded' || result === null || 'kept' in result) return '';
-  if ('_id' in result) return badge('no e-mail, free', 'plain');
+  if ('_id' in result) return badge('no valid e-mail, free', 'plain');
   if ('changed' in result) return badge('filled in, free', 'good');
   return badge(`${result.reused ? 'checked before' : 'no clear answer'}, free`, 'plain');
 }

@@ -116,6 +116,6 @@ test('the page of an unlock says why a person cost nothing', async () => {
     await workAtUndos(app, customer);
     return textOf(await admin.get(`/app/jobs/${job}`));
   };
-  expect(await unlock()).toMatch(/spent of at most \d+ · 1 free .* Una Bare no e-mail, free .* 0/);
+  expect(await unlock()).toMatch(/spent of at most \d+ · 1 free .* Una Bare no valid e-mail, free .* 0/);
   expect(await unlock()).toMatch(/Una Bare skipped already unlocked .* 0$/);
 });

@@ -233,7 +233,10 @@ function unlocking(app: FastifyInstance): void {
     const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: ids };
     const controls =
       price &&
-      html`<p>Unlocks ${counted(number, 'prospect')}. Those that were unlocked before cost nothing.</p>
+      html`<p>
+          Unlocks ${counted(number, 'prospect')}. Those that were unlocked before, or have no valid e-mail address, cost
+          nothing.
+        </p>
         !${'filters' in body ? quiet(searchText(body.filters)) : ''} !${priceOf(price)}
         !${tick('checkbox', ['sync_crm', '1'], 'Make contacts of them', makesContacts)}
         !${await listControls(request, faults, 'no list')}`;
