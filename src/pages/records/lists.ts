@@ -152,7 +152,6 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
   !${linkButton('Enrich', `${path}/enrich`, 'secondary outline')}`;
   const lead = [
     html`${description}`,
-    when(rules.length > 0, rulesText(rules, await knownFor(request))),
     html`${owner_name}`,
     html`changed !${moment(updated_at)}`,
     when(!isEmpty, link('Find their colleagues', `${path}/people`)),
@@ -160,7 +159,8 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
   return {
     section,
     title: name,
-    lead: lead.filter(Boolean).join(' · '),
+    lead: html`!${lead.filter(Boolean).join(' · ')}
+    !${when(rules.length > 0, rulesText(rules, await knownFor(request)))}`,
     actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
     none: when(
       isEmpty,
@@ -381,7 +381,7 @@ function wordOf({ field, operator, value }: Condition, known: Known): string {
   const choices = whole.has(operator) ? choicesOf(field, known) : undefined;
   const word = choices?.find(([one]) => one.toLowerCase() === value.toLowerCase())?.[1];
   const day = typeOf(field) === 'instant' && isInstant(value) && dayOf(value);
-  return word || (day && value === boundOf(operator, day) ? day : value);
+  return word || (day && Date.parse(value) === Date.parse(boundOf(operator, day) ?? '') ? day : value);
 }
 
 const typeOf = (field: string) => fieldType(contactFilterFields, field);
