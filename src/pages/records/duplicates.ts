@@ -13,10 +13,10 @@ import { search, write, fieldsOf, text, values, idsIn, queryText, pageNumberOf }
 import { ask, givenIn, notSent, requireCurrent, passing, type Fields } from '../base/requests.ts';
 import { badge, when, notice, empty, table, buttons, html, link, pathWith, moment, count } from '../base/html.ts';
 import { counted, folded, type Html, type Column } from '../base/html.ts';
-import { customValue } from '../base/words.ts';
+import { customValue, fieldWord } from '../base/words.ts';
 import { aboutOf, companyKind, contactKind, readInOrder } from './kinds.ts';
 import type { FormField, RecordKind, ShownRecord } from './kinds.ts';
-import { usersOf, formText, ownGroup } from './editor.ts';
+import { declaredFor, usersOf, formText, ownGroup } from './editor.ts';
 import { valueOf } from './records.ts';
 
 const section = '/app/duplicates';
@@ -331,7 +331,7 @@ const unitedFields = new Set(['other_emails', 'phone_numbers']);
 type Line = readonly [name: string, cells: readonly Html[]];
 
 async function comparison(request: FastifyRequest, kind: RecordKind, rows: readonly ShownRecord[]): Promise<Html> {
-  const [fields, users] = [givenIn(request), await usersOf(request)];
+  const [fields, users, declared] = [givenIn(request), await usersOf(request), await declaredFor(request, kind)];
   // A radio button for each record's value. By default, the first value is chosen.
   const radios = (name: string, texts: readonly string[], shown: readonly Html[]): Html[] => {
     const chosen = text(fields, name) || rows[texts.findIndex((given) => given !== '')]!.id;
@@ -355,7 +355,10 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
     const into = new Set(texts).size === 1 ? equal : lines;
-    into.push([one.label, isOpen ? radios(controlOf(one.name), texts, shown) : shown]);
+    into.push([
+      one.group === ownGroup ? fieldWord(kind.object, one.name, declared) : one.label,
+      isOpen ? radios(controlOf(one.name), texts, shown) : shown,
+    ]);
   }
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],
