@@ -85,8 +85,7 @@ function prepareSuggestions(input) {
       const mail = /\S+@\S+/.exec(about)?.[0];
       const isOf = (part) =>
         found.filter((one) => one.textContent === part || one.dataset.name?.includes(part)).length === 1;
-      if (isOf(name) || about === '') return new Option(name, name);
-      return new Option(`${name} · ${about}`, mail && isOf(mail) ? mail : name);
+      return new Option(about === '' ? name : `${name} · ${about}`, !isOf(name) && mail && isOf(mail) ? mail : name);
     });
     list.replaceChildren(...options);
   };
