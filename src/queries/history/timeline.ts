@@ -74,7 +74,8 @@ export async function readTimeline(
 
 /**
  * Returns the ids of those changes of a record that wrote other records, too. The records that a merge put together
- * with this one do not count as others.
+ * with this one do not count as others. The order is that of an index: without one, the planner first collects all
+ * records of the change, which can be a million.
  * @param changes by id of the change: the record into which it merged others; null if it merged none
  */
 const findWider = (sql: Queryable, customerId: string, recordId: string, changes: ReadonlyMap<string, string | null>) =>
@@ -89,6 +90,7 @@ const findWider = (sql: Queryable, customerId: string, recordId: string, changes
         and j.type = any(${recordTypes}::text[])
         and j.record_id <> ${recordId}::uuid
         and (given.merged_into is null or j.data ->> 'merged_into' <> given.merged_into)
+      order by j.position
       limit 1
     ) other`;
 
