@@ -233,7 +233,7 @@ test('two to five chosen records are merged, and the page of the one that stays 
     admin.get(`/app/companies/chosen?do=merge&search=Navy${some.map((id) => `&id=${id}`).join('')}`);
   const few = (await chosen(ids[0])).location!;
   expect(few).toBe(`/app/companies?search=Navy&id=${ids[0]}&done=few`);
-  expect(textOf(await admin.get(few))).toContain('Choose two to five companies, then press Merge.');
+  expect(textOf(await admin.get(few))).toContain('Tick two to five companies, then press Merge.');
   const link = (await chosen(...ids)).location!;
   const back = new URL(link, 'https://x.example').searchParams.get('back')!;
   expect([back.split('&')[0], (await tickedOn(back)).toSorted()]).toEqual([
