@@ -1,4 +1,5 @@
 import type { ImportObject } from '../schemas/imports.ts';
+import type { DeclaredField } from '../schemas/wire.ts';
 import { domainOf } from '../text/domains.ts';
 import { fold, words } from '../text/fold.ts';
 import { findEmails, isNothing, readYear } from './read-value.ts';
@@ -87,6 +88,10 @@ const othersWords = new Set(
 const isOfOthers = (header: string): boolean =>
   words(header).some((word) => othersWords.has(word) || word.includes('fax'));
 
+/** Returns true if a header is the key or the label of a declared field. */
+export const isNamedBy = ({ key, label }: DeclaredField, header: string): boolean =>
+  [key, label].some((name) => headerKey(name) === headerKey(header) && headerKey(name) !== '');
+
 const minimum = 3;
 const enough = 0.8;
 
@@ -152,6 +157,7 @@ interface GuessInput {
   headers: readonly string[];
   records: readonly RawRecord[];
   codeOf: CountryCodes;
+  declared?: readonly DeclaredField[] | undefined;
 }
 
 /** Guesses the fields of columns by their headers, then by their cells. Gives each field to at most one column. */
@@ -168,6 +174,7 @@ export class ColumnGuesser {
   guess(open: readonly number[]): ReadonlyMap<number, string> {
     this.#byName(open);
     this.#byOpenName(open);
+    this.#byDeclared(open);
     this.#byContents(open);
     return this.#guesses;
   }
@@ -193,6 +200,11 @@ export class ColumnGuesser {
       if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;
       for (const i of open) if (keys.includes(headerKey(this.#input.headers[i]!))) this.#take(i, field);
     }
+  }
+
+  #byDeclared(open: readonly number[]): void {
+    for (const field of this.#input.declared ?? [])
+      for (const i of open) if (isNamedBy(field, this.#input.headers[i]!)) this.#take(i, `custom_fields.${field.key}`);
   }
 
   #byContents(open: readonly number[]): void {

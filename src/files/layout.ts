@@ -317,7 +317,7 @@ async function guessOthers(file: ImportFile, { headers, records }: Beginning, de
     ...(takesNoNotes(file) ? [noteColumn.name] : []),
   ];
   const codeOf = await countryCodes();
-  const guesses = new ColumnGuesser({ object: file.object, headers, records, codeOf }, taken).guess(open);
+  const guesses = new ColumnGuesser({ ...file, headers, records, codeOf }, taken).guess(open);
   for (const [i, field] of guesses) decisions[i] = { field, type: null, origin: 'guess' };
 }
 

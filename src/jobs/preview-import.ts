@@ -16,6 +16,7 @@ import { requireImportState, seesRecords, type ImportRef, type ImportState } fro
 import { keepRememberedMapping } from '../queries/jobs/import-rows.ts';
 import { bulkWriters } from '../queries/records/deferred-writes.ts';
 import type { ImportPreview } from '../schemas/imports.ts';
+import type { DeclaredField } from '../schemas/wire.ts';
 import { pointerTo } from '../text/json.ts';
 import { encodingOf, readSource, requireUploaded } from './start-import.ts';
 import { planRecords, tryRecords, type PlannedRecord } from './write-records.ts';
@@ -40,6 +41,7 @@ export interface DetailedPreview extends ImportPreview {
   creatable: number;
   /** Number of e-mail addresses that stored contacts share with the first records, though all are created anew. */
   known: number;
+  declared: readonly DeclaredField[];
 }
 
 /**
@@ -75,6 +77,7 @@ export async function previewImport(
     unmatched: 0,
     creatable: 0,
     known: 0,
+    declared,
   };
   if (found.format === 'ndjson' && found.mapping)
     preview.warnings.push({ path: '/mapping', message: 'is left out, because the file is NDJSON' });

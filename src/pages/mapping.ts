@@ -10,8 +10,10 @@ import { text, unchanged, type Fields } from './base/requests.ts';
 import { when, sideBySide, table, html, bullets, quiet, count, counted, linkButton, someNames } from './base/html.ts';
 import type { Html, Column } from './base/html.ts';
 import { fieldWord, phoneNumber, typeWords } from './base/words.ts';
+import { isNamedBy } from '../files/guess-columns.ts';
 import { addedHeaders } from '../files/layout.ts';
 import { encodingNamed, importColumn } from '../files/encodings.ts';
+import type { DeclaredField } from '../schemas/wire.ts';
 import { importableNames, importedFields, opportunityFileFields } from '../schemas/files.ts';
 
 interface MappingState {
@@ -132,9 +134,15 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
     const as =
       type && customKey(field) !== undefined ? typeWords[type === 'instant' ? 'date' : type].toLowerCase() : '';
-    const choices = choicesFor(object, header, field).map((one) => [one, fieldLabel(object, one)] as const);
+    const own = preview.declared.map(({ key, label }): Choice => [`custom_fields.${key}`, label]);
+    const isNew = !['name', 'remembered'].includes(preview.mapping_from?.[header] ?? '');
+    const choices = choicesFor(object, preview.declared, header, field).map((one): Choice => {
+      const label = fieldLabel(object, one);
+      return [one, isNew ? label.replace('Your own field “', 'New field “') : label];
+    });
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
-    return html`!${select(spoken, [['', 'leave it out'], ...choices], field)} <small class="quiet">${as}</small>`;
+    return html`!${select(spoken, [['', 'leave it out'], ...choices], field, ['Your own fields', own])}
+      <small class="quiet">${as}</small>`;
   };
   const samplesOf = ({ samples }: Numbered): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
@@ -144,12 +152,14 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
   ];
 }
 
-function choicesFor(object: ImportObject, header: string, field: string): string[] {
+function choicesFor(object: ImportObject, declared: readonly DeclaredField[], header: string, field: string): string[] {
   const names = fieldsToChoose(object);
   const custom = customField(header);
-  const isOwn = hasOwnFields(object) && customKey(custom) !== undefined;
-  const others = [isOwn ? custom : '', field].filter((name) => name !== '' && !names.includes(name));
-  return [...new Set([...others, ...names])];
+  const isNew =
+    hasOwnFields(object) && customKey(custom) !== undefined && !declared.some((one) => isNamedBy(one, header));
+  const others = [isNew ? custom : '', field].filter((name) => name !== '' && !names.includes(name));
+  const isOwn = (name: string) => declared.some(({ key }) => name === `custom_fields.${key}`);
+  return [...new Set([...others, ...names])].filter((name) => !isOwn(name));
 }
 
 const invalidLabels: Record<InvalidValues, string> = {

@@ -96,6 +96,28 @@ test('an import with the pages goes from the file over its mapping and a check t
   expect(textOf(await visitor.get(`/app/contacts/${body[0].id}`))).toContain('Grace Hopper created it');
 });
 
+test('an import reads a column of a declared field by its label or key, and calls another one new', async () => {
+  const declared = { label: 'Größtes Interesse', type: 'choice', choices: ['Kauf', 'Miete'] };
+  await customer.call('PUT', '/fields/contacts/interesse', declared);
+  const columns = 'GROSSTES INTERESSE|interesse|Interesse?'.split('|');
+  for (const column of columns) {
+    const file = `E-Mail;Vorname;${column};Haarfarbe\nada@example.com;Ada;kauf;rot\n`;
+    const page = (await upload({}, file)).location!;
+    const { body } = await visitor.get(page);
+    expect(filledFields(body, page)).toMatchObject({ 'column-2': 'custom_fields.interesse', 'column-3': '' });
+    expect(body).toMatch(/<optgroup label="Your own fields">\s*<option value="custom_fields.interesse"/);
+    expect(textOf(await visitor.get(page))).toContain('New field “Haarfarbe”');
+    expect(body).not.toContain(`New field “${column}`);
+    expect(textOf(await visitor.get(page))).toContain('interesse: Kauf');
+    await visitor.submit(page, { do: 'check' });
+    await workAtAll(app, customer);
+    await visitor.submit(page, { do: 'import' });
+    await workAtAll(app, customer);
+  }
+  const { body } = await customer.post('/contacts/list', {});
+  expect(body).toMatchObject([{ custom_fields: { interesse: 'Kauf' } }]);
+});
+
 test('the upload of corrected records finds those that are stored by then', async () => {
   const corrections = await upload({}, 'E-Mail,First Name,_line,_error,_warning\n,Grace,3,work_email: is missing,\n');
   expect(textOf(await visitor.get(corrections.location!))).not.toContain('_error');

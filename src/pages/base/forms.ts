@@ -131,15 +131,22 @@ export type Choices = readonly Choice[] | Readonly<Record<string, string>>;
 
 const pairsOf = (choices: Choices): readonly Choice[] => (Array.isArray(choices) ? choices : Object.entries(choices));
 
-/** Returns a select element. Adds the chosen value as a choice if `choices` lacks it. */
-export function select(attributes: Html, choices: Choices, chosen: string): Html {
+/**
+ * Returns a select element. Adds the chosen value as a choice if `choices` lacks it.
+ * @param group title of further choices, and these
+ */
+export function select(attributes: Html, choices: Choices, chosen: string, [title, own]: Group = ['', []]): Html {
   const pairs = pairsOf(choices);
-  const isKnown = chosen === '' || pairs.some(([value]) => value === chosen);
+  const isKnown = chosen === '' || [...pairs, ...own].some(([value]) => value === chosen);
+  const options = own.map(([value, label]) => option(value, label, chosen));
   return html`<select !${attributes}>
     !${pairs.map(([value, label]) => option(value, label, chosen))}
     !${isKnown ? '' : option(chosen, 'as it is now', chosen)}
+    !${own.length > 0 && html`<optgroup label="${title}">!${options}</optgroup>`}
   </select>`;
 }
+
+type Group = readonly [title: string, choices: readonly Choice[]];
 
 type InputOptions = { hint?: string; type?: string; more?: Html };
 
