@@ -163,7 +163,10 @@ async function checkSome(settings: ImportSettings, records: readonly FileRecord[
       return isLeftOut;
     });
   }
-  return mode === 'create' ? checked.map((item) => checkNew(kind, item)) : checked;
+  if (mode === 'create') return checked.map((item) => checkNew(kind, item));
+  return checked.map((item, i) =>
+    mode === 'upsert' ? checkUnmatched(kind, rules.match, item, records[i]!.item) : item,
+  );
 }
 
 function checkDeclared(declared: Declared, item: object | DomainError): object | DomainError {
@@ -178,6 +181,15 @@ function checkDeclared(declared: Declared, item: object | DomainError): object |
  */
 const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainError =>
   item instanceof DomainError ? item : (lacksRequired(kind, item as Record<string, unknown>) ?? item);
+
+/** Adds to the error of a record without its match value what the record lacks to be created without it. */
+function checkUnmatched(kind: BatchKind, match: string, checked: object | DomainError, item: object) {
+  if (!(checked instanceof DomainError)) return checked;
+  const { faults } = checked;
+  const isUnmatched = faults.length === 1 && faults[0]!.path === `/${match}` && faults[0]!.message === 'is missing';
+  const lacks = isUnmatched && lacksRequired(kind, item as Record<string, unknown>);
+  return lacks ? validationFailed([...faults, ...lacks.faults]) : checked;
+}
 
 /**
  * Removes invalid values from a record's body.

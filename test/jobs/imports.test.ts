@@ -86,7 +86,7 @@ describe('an import', () => {
     const errors = (await errorsOf(customer, done.id)).join('\n');
     expect(errors).toContain('a new record needs one of first_name, last_name, work_email');
     expect(countsOf(done)).toMatchObject(mode === 'create' ? { created: 3, failed: 2 } : { created: 1, failed: 4 });
-    expect(errors.includes('a new record needs one of work_email, external_id, profnet_url')).toBe(mode === 'create');
+    expect(errors).toContain('a new record needs one of work_email, external_id, profnet_url');
     const [first] = (await customer.post('/contacts/list', { filters: { external_id: 'x-1' } })).body;
     expect(first).toMatchObject({ first_name: 'Ada', last_name: '', work_email: '', phone_numbers: [] });
   });
@@ -134,12 +134,15 @@ describe('an import', () => {
       const lines = ['Ada B, x-1 ', 'Bea B," y "', 'Cleo,   ', 'Dora,"   "', 'Eve,n/a', 'Eva,N/A', 'Fay B,"-"'];
       const done = await importFile(app, customer, settings, `${name}, external_id\n${lines.join('\n')}\n`);
       expect(countsOf(done)).toMatchObject({ created: 0, updated: 3, failed: 4 });
-      expect(await errorsOf(customer, done.id)).toEqual([
-        'Cleo,   ,4,external_id: is missing',
-        'Dora,"   ",5,external_id: is missing',
-        'Eve,n/a,6,external_id: is missing',
-        'Eva,N/A,7,external_id: is missing',
-      ]);
+      const errors = (await errorsOf(customer, done.id)).map((line) => line.split(/,(?="?external_id: )/));
+      expect(errors).toEqual(
+        ['Cleo,   ,4', 'Dora,"   ",5', 'Eve,n/a,6', 'Eva,N/A,7'].map((line) => [
+          line,
+          expect.stringContaining('external_id: is missing'),
+        ]),
+      );
+      // Companies could be created without it.
+      expect(String(errors).includes('a new record needs one of')).toBe(object === 'contacts');
       const kind = object === 'contacts' ? 'contacts' : 'company';
       const { body } = await customer.post(`/${kind}/export`, { format: 'csv', fields: [name, 'external_id'] });
       expect(body).toBe(`${name},external_id\r\nFay B,"-"\r\nBea B," y "\r\nAda B,x-1\r\n`);
