@@ -10,6 +10,7 @@ import { fromStored } from '../files/stored-rows.ts';
 import type { ImportCreate } from '../schemas/imports.ts';
 import { readRows, type ChosenRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
 import { requireImport, requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
+import { findListNames } from '../queries/crm/lists.ts';
 import { encodingOf, readSource } from './start-import.ts';
 import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
@@ -56,6 +57,7 @@ export async function openCopy(db: Database, requester: Requester, given: Import
   const state = await requireState();
   const isCopied = isAnew ? mode === 'upsert' && match !== null : state.is_kept && found.format !== 'ndjson';
   if (!isCopied) throw conflict(notKept);
+  const lists = await findListNames(db, requester.customerId, state.list_ids);
   const chosen = isAnew ? { lacking: match! } : 'all';
   const { encoding, read } = await openErrorsFile(db, requester, given, chosen);
   const draft: ImportCreate = {
@@ -68,7 +70,7 @@ export async function openCopy(db: Database, requester: Requester, given: Import
     invalid_values: found.invalid_values,
     ...(!isAnew && match !== null && { match }),
     ...(state.mapping && { mapping: state.mapping }),
-    ...(object === 'contacts' && { list_ids: state.list_ids }),
+    ...(object === 'contacts' && { list_ids: lists.map((list) => list.id) }),
   };
   async function* whole(): AsyncGenerator<Buffer> {
     yield* await read();

@@ -107,7 +107,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const [action = '', ...mode] = text(fields, 'do').split(' ');
     if (mode.length > 0) fields['mode'] = mode.join(' ');
     try {
-      if (action === 'again' || action === 'anew') return await copy(request, id, action === 'anew');
+      if (action === 'again' || action === 'anew') return await copy(request, id, action);
       if (!['import', 'start', 'check', 'save'].includes(action)) throw invalid('press one of the buttons');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
@@ -246,14 +246,23 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
   });
 }
 
-/** Creates an import with records of another one, which nobody needs to upload again. Returns its path. */
-async function copy(request: FastifyRequest, id: string, isAnew: boolean): Promise<string> {
-  const earlier = isAnew && (await lookUp(request, findCopy, id));
-  if (earlier) return `${section}/${earlier}`;
+/**
+ * Creates an import with records of another one, which nobody needs to upload again. Starts it if they are to be created.
+ * Returns its path.
+ */
+async function copy(request: FastifyRequest, id: string, purpose: 'again' | 'anew'): Promise<string> {
+  const isAnew = purpose === 'anew';
+  const earlier = await lookUp(request, findCopy, id, purpose);
   const lists = await listsOf(request, await stateOf(request, id));
+  const path = (copied: string): string => `${section}/${copied}${nextView(fieldsOf(request))}`;
+  if (earlier && !isAnew) await write(request, changeImport, refTo(earlier), lists);
+  if (earlier) return path(earlier);
   const { draft, file } = await openCopy(request.db, request.requester, refTo(id), isAnew);
-  const given = { ...draft, ...lists, ...(isAnew && { fingerprint: copyMark(id) }) };
-  return `${section}/${await createWithFile(request, given, file)}${nextView(fieldsOf(request))}`;
+  const given = { ...draft, ...lists, fingerprint: copyMark(id, purpose) };
+  const copied = await createWithFile(request, given, file);
+  // What is in the way of its start stands on its page.
+  if (isAnew) await startImport(request, copied, {}).catch(refusalOf);
+  return path(copied);
 }
 
 async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
@@ -292,8 +301,10 @@ async function settings(request: FastifyRequest, { id }: Import): Promise<Html> 
   return html`!${form(`${section}/${id}`, body, 'data-keep')} !${await foundChanges(request, found, preview.changes)}`;
 }
 
-const listsFor = async (request: FastifyRequest, state: ImportState): Promise<Html> =>
-  showsLists(state) ? listControls(request, {}, 'no list', state.list_ids[0]) : '';
+async function listsFor(request: FastifyRequest, state: ImportState): Promise<Html> {
+  const [list] = await ask(request, findListNames, state.list_ids);
+  return showsLists(state) ? listControls(request, {}, 'no list', list?.id) : '';
+}
 
 /**
  * Returns the buttons that import a checked file, or lead back to its columns. Returns an empty string if the import is

@@ -167,21 +167,29 @@ export async function findInterruptedImport(
   return found?.id;
 }
 
-/** Returns the id of the import that was made of records of this one, to create them. */
-export async function findCopy(sql: Sql, customerId: string, id: string): Promise<string | undefined> {
+/**
+ * Returns the id of the import that was made of records of this one.
+ * @param purpose why: to create these records, or to change how they are read. Only the former may have started
+ */
+export async function findCopy(sql: Sql, customerId: string, id: string, purpose: CopyPurpose = 'anew') {
   const [copy] = await sql<{ id: string }[]>`
     select id
     from imports
     where customer_id = ${customerId}
-      and fingerprint = ${copyMark(id)}
-      and status <> 'CANCELLED'
+      and fingerprint = ${copyMark(id, purpose)}
+      and ${purpose === 'anew' ? sql`status <> 'CANCELLED'` : sql`status = 'UPLOADED'`}
     order by id desc
     limit 1`;
   return copy?.id;
 }
 
+type CopyPurpose = 'anew' | 'again';
+
 /** Returns the fingerprint of an import that is made of records of this one. */
-export const copyMark = (id: string): Buffer => createHash('sha256').update(`copy of ${id}`).digest();
+export const copyMark = (id: string, purpose: CopyPurpose): Buffer =>
+  createHash('sha256')
+    .update(`copy of ${id}${purpose === 'anew' ? '' : ` ${purpose}`}`)
+    .digest();
 
 interface Unfinished {
   waiting: number;
