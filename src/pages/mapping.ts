@@ -7,8 +7,8 @@ import { fieldOfMapped, importedKinds, type Mapping, type Import, type InvalidVa
 import type { ImportPatch, ImportPreview, MappedField, ImportObject, MappingOrigin } from '../schemas/imports.ts';
 import { select, controlsFor, hidden, enterButton, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
-import { when, sideBySide, table, html, bullets, quiet, count, counted, linkButton, someNames } from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { when, sideBySide, table, html, bullets, folded, quiet, linkButton } from './base/html.ts';
+import { count, counted, someNames, type Html, type Column } from './base/html.ts';
 import { fieldWord, phoneNumber, typeWords } from './base/words.ts';
 import { isNamedBy } from '../files/guess-columns.ts';
 import { addedHeaders } from '../files/layout.ts';
@@ -55,9 +55,10 @@ function remarks(found: Import, preview: DetailedPreview, repeated: string): Htm
     const texts = faults.slice(0, 100).map((fault) => html`${faultText(found.object, fault)}`);
     return when(texts.length > 0, html`${title} !${oneOrMore(texts)}`);
   });
-  const others = [html`${repeated}`, otherMode(found, preview), leftOutNote(found, preview)];
-  const lines = [...shown, ...others].filter((line) => line !== '');
-  return when(lines.length > 0, html`<div class="notice warning" role="status">!${oneOrMore(lines)}</div>`);
+  const others = [...shown.splice(2), html`${repeated}`, leftOutNote(found, preview)].filter((line) => line !== '');
+  const lines = [...shown, otherMode(found, preview)].filter((line) => line !== '');
+  return html`!${when(lines.length > 0, html`<div class="notice warning" role="status">!${oneOrMore(lines)}</div>`)}
+  !${when(others.length > 0, folded(`${counted(others.length, 'remark')} on what is left out or repeated`, bullets(others)))}`;
 }
 
 const oneOrMore = (lines: readonly Html[]): Html => (lines.length > 1 ? bullets(lines) : lines.join(''));
@@ -67,7 +68,10 @@ function otherMode({ object, mode, match }: Import, { unmatched, creatable, know
   if (known === 0 && (unmatched === 0 || mode !== 'upsert')) return '';
   const value = fieldWord(object, match ?? 'work_email').toLowerCase();
   const other = known > 0 ? 'upsert work_email' : 'create';
-  const later = creatable > 0 ? 'After the import, one click creates those that have none' : 'Complete them';
+  const later =
+    creatable > 0
+      ? `After the import, one click creates ${creatable === unmatched ? 'them' : `${count(creatable)} of them`}`
+      : 'Complete them';
   const what =
     known > 0
       ? `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record.`
@@ -98,10 +102,8 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
   const own = columnsToDecide(preview);
   const [all, first] = [own.length, (page - 1) * columnsAtOnce];
   const shown = own.slice(first, first + columnsAtOnce);
-  const note = html`<p class="quiet">
-    Columns ${first + 1} to ${first + shown.length} of ${count(all)}. “Preview” saves what you choose here; then turn to
-    the others.
-  </p>`;
+  const range = `Columns ${first + 1} to ${first + shown.length} of ${count(all)}`;
+  const note = quiet(`${range}. “Preview” saves what you choose here; then turn to the others.`);
   const told = Object.entries(origins).map(([origin, words]) => {
     const names = shown.filter(({ header }) => preview.mapping_from?.[header] === origin);
     return when(names.length > 0, quiet(`${words}: ${names.map(({ header }) => `“${header}”`).join(', ')}.`));
@@ -135,14 +137,11 @@ function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): 
     const as =
       type && customKey(field) !== undefined ? typeWords[type === 'instant' ? 'date' : type].toLowerCase() : '';
     const own = preview.declared.map(({ key, label }): Choice => [`custom_fields.${key}`, label]);
-    const isNew = !['name', 'remembered'].includes(preview.mapping_from?.[header] ?? '');
-    const choices = choicesFor(object, preview.declared, header, field).map((one): Choice => {
-      const label = fieldLabel(object, one);
-      return [one, isNew ? label.replace('Your own field “', 'New field “') : label];
-    });
+    const isUsed = ['name', 'remembered'].includes(preview.mapping_from?.[header] ?? '');
+    const wordOf = (one: string) => fieldLabel(object, one, isUsed ? 'Your own' : 'New');
+    const choices = choicesFor(object, preview.declared, header, field).map((one): Choice => [one, wordOf(one)]);
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
-    return html`!${select(spoken, [['', 'leave it out'], ...choices], field, ['Your own fields', own])}
-      <small class="quiet">${as}</small>`;
+    return html`!${select(spoken, [['', 'leave it out'], ...choices], field, own)} <small class="quiet">${as}</small>`;
   };
   const samplesOf = ({ samples }: Numbered): Html => html`${samples.map((one) => shortened(one, 30)).join(' · ')}`;
   return [
@@ -305,8 +304,8 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
 export const namesContacts = (mapping: Mapping): boolean =>
   Object.values(mapping).some((mapped) => ['work_email', '_record'].includes(fieldOfMapped(mapped) ?? ''));
 
-export const fieldLabel = (object: ImportObject, field: string): string =>
-  customKey(field) === undefined ? fieldWord(object, field) : `Your own field “${fieldWord(object, field)}”`;
+export const fieldLabel = (object: ImportObject, field: string, whose = 'Your own'): string =>
+  customKey(field) === undefined ? fieldWord(object, field) : `${whose} field “${fieldWord(object, field)}”`;
 
 /** Returns the fields to which a column can be mapped, except custom fields. They are in the order of the select. */
 function fieldsToChoose(object: ImportObject): string[] {
