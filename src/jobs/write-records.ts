@@ -153,7 +153,12 @@ async function writeAll(
   const { done_line: after } = row;
   const upTo = planned.at(-1)?.record.line ?? after;
   const kept = keptMessages(row, messages);
-  const notes = planned.map(({ record: { line }, match }, i) => ({ line, ...kept[i], match: trial && match }));
+  const notes = planned.map(({ record: { line }, match }, i) => ({
+    line,
+    ...kept[i],
+    match: trial && match,
+    isNew: outcomes[i]!.status === 'created',
+  }));
   await saveNotes(
     sql,
     customerId,

@@ -58,13 +58,9 @@ function failureTable(found: Import, layout: CsvLayout | null, failures: readonl
 
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';
-  const places = someNames(
-    Array.from(groups, (lines) => lines.join('/')),
-    10,
-    repeated,
-  );
+  const lines = groups.map((some) => some.join('/'));
   const word = fieldWord(object, match).toLowerCase();
-  return `The same ${word} stands in several records, of which the last counts: lines ${places}.`;
+  return `The same ${word} stands in several records, of which the last counts: lines ${someNames(lines, 10, repeated)}.`;
 }
 
 type Changes = ImportPreview['changes'];
@@ -207,12 +203,10 @@ const findImport = (request: FastifyRequest): Promise<Import> =>
 
 async function columnsOf(request: FastifyRequest): Promise<Column<Import & Pick<ImportRow, 'actor'>>[]> {
   const users = await usersOf(request);
-  const outcome = (one: Import): Html =>
-    when(one.total !== null && !one.dry_run, html`${countsText(one)}${failureText(one)}`);
   return [
     ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeText(one))],
     ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
-    ['What it did', outcome, 'long'],
+    ['What it did', (one) => countsText(one), 'long'],
     ['Begun', ({ created_at, actor }) => twoLines(moment(created_at), html`by !${whoOf(actor, users)}`)],
   ];
 }
@@ -369,7 +363,7 @@ function outcomeOf(found: Import, list: string | undefined, surplus?: number): H
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = isCheck ? 'Checked. Nothing was written.' : 'The import is complete.';
-  return html`!${notice(`${done} ${counts}${failureText(found)}`, tone)}!${isCheck ? '' : nextSteps(found, list)}`;
+  return html`!${notice(`${done} ${counts}`, tone)}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
 function nextSteps(found: Import, list = ''): Html {
@@ -391,16 +385,15 @@ function nextSteps(found: Import, list = ''): Html {
   return html`<p>Next: !${steps.filter(Boolean).join(' · ')}</p>`;
 }
 
-function countsText({ created, updated, unchanged, dry_run: isCheck }: Import, surplus = 0): string {
-  // A check counts each record of a value that several have. The import creates one of them, if none is stored.
-  const least = Math.max(0, created - surplus);
-  const most = least < created && updated + unchanged > 0 ? ` to ${count(created)}` : '';
-  return `${count(least)}${most} ${isCheck ? 'would be created' : 'created'}, ${count(updated)} changed, ${count(unchanged)} the same already.`;
-}
-
-function failureText({ dry_run: isCheck, failed, total, warnings }: Import): string {
-  const be = (number: number): string => (isCheck ? 'would be' : number === 1 ? 'was' : 'were');
-  const failures = ` ${count(failed)} of ${counted(total!, 'record')} ${be(failed)} left out.`;
-  const left = ` ${counted(warnings, 'record')} ${be(warnings)} written with a value left out.`;
-  return `${failed > 0 ? failures : ''}${warnings > 0 ? left : ''}`;
+/**
+ * Returns how many records of an import were written or left out.
+ * @param surplus number of records of a check that come after one with the same value. The import does not create them
+ */
+function countsText({ created, updated, unchanged, failed, ...of }: Import, surplus = 0): string {
+  if (of.total === null) return '';
+  const written = { new: Math.max(0, created - surplus), 'repeated in the file': surplus, changed: updated };
+  const all = Object.entries({ ...written, 'the same already': unchanged, 'left out': failed });
+  const texts = all.filter(([, number]) => number > 0).map(([word, number]) => `${count(number)} ${word}`);
+  const what = when(texts.length > 0, `: ${of.dry_run ? 'would be ' : ''}${texts.join(' · ')}`);
+  return `${counted(of.total, 'record')}${what}${when(of.warnings > 0, `, ${count(of.warnings)} with a value left out`)}`;
 }

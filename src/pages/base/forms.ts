@@ -132,21 +132,19 @@ export type Choices = readonly Choice[] | Readonly<Record<string, string>>;
 const pairsOf = (choices: Choices): readonly Choice[] => (Array.isArray(choices) ? choices : Object.entries(choices));
 
 /**
- * Returns a select element. Adds the chosen value as a choice if `choices` lacks it.
- * @param group title of further choices, and these
+ * Returns a select element. Adds the chosen value as a choice if it is not among them.
+ * @param own choices that are the customer's own fields
  */
-export function select(attributes: Html, choices: Choices, chosen: string, [title, own]: Group = ['', []]): Html {
+export function select(attributes: Html, choices: Choices, chosen: string, own: readonly Choice[] = []): Html {
   const pairs = pairsOf(choices);
   const isKnown = chosen === '' || [...pairs, ...own].some(([value]) => value === chosen);
   const options = own.map(([value, label]) => option(value, label, chosen));
   return html`<select !${attributes}>
     !${pairs.map(([value, label]) => option(value, label, chosen))}
     !${isKnown ? '' : option(chosen, 'as it is now', chosen)}
-    !${own.length > 0 && html`<optgroup label="${title}">!${options}</optgroup>`}
+    !${own.length > 0 && html`<optgroup label="Your own fields">!${options}</optgroup>`}
   </select>`;
 }
-
-type Group = readonly [title: string, choices: readonly Choice[]];
 
 type InputOptions = { hint?: string; type?: string; more?: Html };
 

@@ -201,25 +201,30 @@ export const readRows = (
   where before < ${bytes}
   order by line`;
 
-/** Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record. */
+/**
+ * Error or warning of a record. In a dry run, `match` is the value by which the record finds a stored record, and `isNew`
+ * tells that none is stored.
+ */
 interface RowNotes {
   line: number;
   error?: string | undefined;
   warning?: string | undefined;
   match?: string | undefined;
+  isNew?: boolean;
 }
 
 export async function saveNotes(sql: Transaction, customerId: string, importId: LockedId, notes: readonly RowNotes[]) {
   if (notes.length === 0) return;
   await sql`
     update import_rows r
-    set error = given.error, warning = given.warning, match_hash = hashtextextended(given.match, 0)
+    set error = given.error, warning = given.warning, match_hash = (hashtextextended(given.match, 0) | 1) - given.is_found
     from unnest(
       ${notes.map(({ line }) => line)}::integer[],
       ${notes.map(({ error }) => error ?? null)}::text[],
       ${notes.map(({ warning }) => warning ?? null)}::text[],
-      ${notes.map(({ match }) => match ?? null)}::text[]
-    ) as given (line, error, warning, match)
+      ${notes.map(({ match }) => match ?? null)}::text[],
+      ${notes.map(({ isNew }) => (isNew ? 0 : 1))}::integer[]
+    ) as given (line, error, warning, match, is_found)
     where r.customer_id = ${customerId}
       and r.import_id = ${importId}
       and r.line = given.line`;
@@ -279,25 +284,25 @@ const repeatedRows = (sql: Queryable, customerId: string, importId: string) => s
   where customer_id = ${customerId}
     and import_id = ${importId}
     and match_hash is not null
-  group by match_hash
+  group by match_hash | 1 -- the last bit tells that no record is stored
   having count(*) > 1`;
 
 export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
   const [row] = await sql<[{ repeated: number }]>`
     select count(*) as repeated
-    from (select match_hash ${repeatedRows(sql, customerId, importId)}) values`;
+    from (select match_hash | 1 ${repeatedRows(sql, customerId, importId)}) values`;
   return row.repeated;
 }
 
 /**
  * Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups.
- * `surplus` is the number of records that come after the first one of their group, without failed ones.
+ * `surplus` is the number of records to create that come after the first one of their group.
  */
 export async function findRepeated(sql: Sql, customerId: string, importId: string) {
   const rows = await sql<{ lines: number[]; surplus: number }[]>`
     select
       (array_agg(line order by line))[:10] as lines,
-      (sum(greatest(count(*) filter (where error is null) - 1, 0)) over ())::integer as surplus
+      (sum(greatest(count(*) filter (where error is null and match_hash & 1 = 1) - 1, 0)) over ())::integer as surplus
     ${repeatedRows(sql, customerId, importId)}
     order by min(line)
     limit 10`;
