@@ -120,8 +120,8 @@ const changeable = {
   ),
   guess: wire.Flag(
     'Finds the fields of the columns of a CSV or XLSX file whose header names none: as your last import of a file with ' +
-      'these headers had them, by the usual names of fields in English, German, French and Spanish, and by what the first ' +
-      '200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
+      'these headers had them, by the usual names of fields in English, German, French and Spanish, by the keys and labels of ' +
+      'declared fields, and by what the first 200 records hold. Columns that stay open are left out, and named in the preview and in the failures.',
   ),
   invalid_values: Type.Optional(
     wire.Enum(
