@@ -142,7 +142,7 @@ export function select(attributes: Html, choices: Choices, chosen: string, own: 
   return html`<select !${attributes}>
     !${pairs.map(([value, label]) => option(value, label, chosen))}
     !${isKnown ? '' : option(chosen, 'as it is now', chosen)}
-    !${own.length > 0 && html`<optgroup label="Your own fields">!${options}</optgroup>`}
+    !${when(own.length > 0, html`<optgroup label="Your own fields">!${options}</optgroup>`)}
   </select>`;
 }
 
