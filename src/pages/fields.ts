@@ -125,15 +125,16 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   const found = foundIn(request, stored);
   const { key: given, label, type, choices } = draftOf(request, stored);
   const faults = [];
-  if (given + label === '') faults.push({ path: '/label', message: 'give a name' });
+  if (label === '' && !found && !stored) faults.push({ path: '/label', message: 'give a name' });
   const key = given || /^.{0,64}/su.exec(words(label).join('_'))![0];
   if (stored) requireCurrent(request, stored);
   if (type === 'choice' && choices.length === 0)
     faults.push({ path: '/choices', message: 'write at least one choice' });
-  const isKey = keyPattern.test(key) && [...key].length <= 64;
-  if (!isKey && found) throw invalid('a field with this key can have no type');
-  if (!isKey && given + label !== '')
-    faults.push({ path: '/key', message: 'give a key such as start_date: at most 64 characters, and not . or ..' });
+  if (found && !(keyPattern.test(key) && [...key].length <= 64))
+    throw invalid('a field with this key can have no type');
+  // The API takes more. These need no quotes in files and programs.
+  if (!found && !stored && !/^[\p{L}\p{N}_-]{1,64}$/u.test(key) && given + label !== '')
+    faults.push({ path: '/key', message: 'use letters, digits and _ only, at most 64, such as start_date' });
   if (faults.length > 0) throw validationFailed(faults);
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
   requireValid(Declaration, body);

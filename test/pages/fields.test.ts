@@ -16,18 +16,18 @@ const declared = async () =>
     .map(({ name, label, type, choices }: Record<string, unknown>) => ({ name, label, type, choices }));
 
 test('the page of fields declares, changes and removes a field', async () => {
-  const sent = { key: 'a/b', label: 'Plan', type: 'choice', choices: 'silver\r\n gold \r\n\r\ngold' };
+  const sent = { key: 'a-b', label: 'Plan', type: 'choice', choices: 'silver\r\n gold \r\n\r\ngold' };
   const made = await admin.submit('/app/fields/contacts/new', sent);
   expect([made.status, textOf(made)]).toEqual([303, '']);
-  const shown = { name: 'custom_fields.a/b', label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
+  const shown = { name: 'custom_fields.a-b', label: 'Plan', type: 'choice', choices: ['silver', 'gold'] };
   expect(await declared()).toEqual([shown]);
-  expect(textOf(await admin.get('/app/fields'))).toContain('Plan Choice: silver, gold a/b Change · Remove the type');
-  const edit = '/app/fields/contacts/a%2Fb/edit';
+  expect(textOf(await admin.get('/app/fields'))).toContain('Plan Choice: silver, gold a-b Change · Remove the type');
+  const edit = '/app/fields/contacts/a-b/edit';
   expect((await admin.submit(edit, { label: 'Tariff', choices: 'bronze' })).status).toBe(303);
   expect(await declared()).toEqual([{ ...shown, label: 'Tariff', choices: ['bronze'] }]);
-  expect(textOf(await admin.get(`${edit}?found=other`))).toContain('Key: a/b');
-  const remove = '/app/fields/contacts/a%2Fb/remove';
-  expect(textOf(await admin.get(remove))).toContain('The values of Tariff stay in the contacts, under the key a/b');
+  expect(textOf(await admin.get(`${edit}?found=other`))).toContain('Key: a-b');
+  const remove = '/app/fields/contacts/a-b/remove';
+  expect(textOf(await admin.get(remove))).toContain('The values of Tariff stay in the contacts, under the key a-b');
   expect((await admin.submit(remove)).status).toBe(303);
   expect(await declared()).toEqual([]);
   expect((await admin.get(edit)).status).toBe(404);
@@ -37,14 +37,19 @@ test.each(['.', '..'])(
   'the page of fields declares no field with the key %s, whose pages no browser could open',
   async (key) => {
     const refused = await admin.submit('/app/fields/contacts/new', { key, label: 'Odd', type: 'text' });
-    expectPage(refused, 400, 'Give a key such as start_date: at most 64 characters, and not . or ..');
+    expectPage(refused, 400, 'Use letters, digits and _ only');
     expect(await declared()).toEqual([]);
   },
 );
 
 test('all that is wrong with a new field is marked at once', async () => {
-  const refused = await admin.submit('/app/fields/contacts/new', { label: '', key: '', type: 'choice', choices: '' });
-  expectPage(refused, 400, /Give a name\..*Write at least one choice\./);
+  const refused = await admin.submit('/app/fields/contacts/new', {
+    label: '',
+    key: 'Bad Key!',
+    type: 'choice',
+    choices: '',
+  });
+  expectPage(refused, 400, /Give a name\..*Write at least one choice\..*Use letters, digits and _ only/);
 });
 
 test('a field without a key gets one from its name, which no other field has', async () => {
