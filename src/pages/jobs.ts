@@ -8,6 +8,8 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, backPath, question, listPage, type Page } from './base/layout.ts';
 import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
+import { findChange } from '../queries/history/history.ts';
+import { eventNouns } from '../schemas/events.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
 import { when, badge, empty, table, linkButton, html, quiet, line, link, panel, sideBySide } from './base/html.ts';
 import { moment, twoLines, count, counted, type Html, type Tone, type Column } from './base/html.ts';
@@ -119,7 +121,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
         !${when(start?.filters, quiet(searchText(start?.filters)))} !${progressOf(job)}
         !${when(outcomes.length > 0, html`<p class="row">!${counts}</p>`)}
         !${when(isRunning, quiet('It goes on when you leave this page.'))}
-        !${when(list || job.succeeded > 0, nextOf(job, list))}
+        !${list || job.succeeded > 0 ? await nextOf(request, job, list) : ''}
       </div>
       <h2>Results</h2>
       !${outcome ? html`<p>Only those that are !${statusBadge(outcome)} <a href="${section}/${job.id}">Show all</a></p>` : ''}
@@ -145,9 +147,11 @@ function progressOf(job: Job): Html {
     !${when(job.error, html`<p class="fault">${job.error}</p>`)}`;
 }
 
-function nextOf({ id, type }: Job, list: string | undefined): Html {
+async function nextOf(request: FastifyRequest, { id, type }: Job, list: string | undefined): Promise<Html> {
   if (type === 'undo') return html`<p>!${link('See what it took back', `/app/changes/${id}`)}</p>`;
-  return html`<p>!${list ? link('See the list', `/app/lists/${list}`) : link('See the contacts', '/app/contacts')}</p>`;
+  if (list) return html`<p>!${link('See the list', `/app/lists/${list}`)}</p>`;
+  const change = await ask(request, findChange, eventNouns, id);
+  return html`<p>!${link('See the contacts', change ? `/app/changes/${id}` : '/app/contacts')}</p>`;
 }
 
 function itemName({ item, contact_id, result }: JobItem): Html {
