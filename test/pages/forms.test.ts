@@ -110,8 +110,8 @@ const wrong: [path: string, fields: Fields, says: string | RegExp, kept?: RegExp
   ['contacts/new', { gender: 'f' }, /Give one of these: first name.*Give one of these: work e-mail, .*phone/],
   [
     'contacts/new',
-    { birth_year: '3000', profnet_url: 'not a url', 'custom.seats': 'many' },
-    /(?=.*Give one of these)(?=.*Is in the future)(?=.*Is not a web address)(?=.*Is not a number)/,
+    { birth_year: '20', mobile_phone: '12345678901234567890123', profnet_url: 'not a url', 'custom.seats': 'many' },
+    /(?=.*Give one of these)(?=.*Is not a year of birth \(such as 1985\))(?=.*“12345678901234567890123” is not a phone number)(?=.*Is not a web address)(?=.*Is not a number)/,
   ],
   ['contacts/new', { last_name: 'L', work_email: 'a@x.example', 'custom.seats': 'many' }, 'Is not a number (such as'],
   ['products/new', { price: '5' }, /Name \* Is missing/, /value="5"/],
@@ -124,9 +124,9 @@ const wrong: [path: string, fields: Fields, says: string | RegExp, kept?: RegExp
     'Must have a public address.',
     /value="contact.created"\s+checked/,
   ],
-  ['fields/contacts/new', { key: '', type: 'text', label: '–' }, 'Give a key such as start_date', /value="–"/],
-  ['fields/contacts/new', { key: 'seats', type: 'text' }, 'The field “seats” has this key.'],
-  ['fields/contacts/new', { key: 'size', type: 'choice' }, 'Write at least one choice.'],
+  ['fields/contacts/new', { key: '', type: 'text', label: '–' }, 'Use letters, digits and _ only', /value="–"/],
+  ['fields/contacts/new', { key: 'seats', type: 'text', label: 'Chairs' }, 'The field “seats” has this key.'],
+  ['fields/contacts/new', { key: 'size', type: 'choice', label: 'Size' }, 'Write at least one choice.'],
 ];
 
 test.each(wrong)(

@@ -110,8 +110,9 @@ async function newActivityOf(request: FastifyRequest): Promise<Draft> {
   const { given, one, found } = await foundAbout(request);
   if (one) return { body: { ...body, ...one.about }, faults };
   const none = given === '' ? 'name a contact or a company' : `no contact or company is found by “${given}”`;
-  const message = found.length > 0 ? `choose below which one “${given}” is, or write more words of it` : none;
-  return { body, faults: [...faults, { path: '/about', message }] };
+  const several = `choose below which one “${given}” is, or write more words of it`;
+  const message = found.length === 1 ? 'is it the one below? Then press the button again' : several;
+  return { body, faults: [...faults, { path: '/about', message: found.length > 0 ? message : none }] };
 }
 
 function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): string {

@@ -348,13 +348,17 @@ function phonesOf(given: string, sent: Fields, refuse: Refuse, stored: Partial<C
   });
 }
 
+const isYearOfBirth = (year: number): boolean => !(year < 1900 || year > new Date().getFullYear());
+
 function valueOf({ name, control }: FormField, given: string, schema: TObject, refuse: Refuse): unknown {
   const lines = linesOf(given);
   if (control === 'lines' && lines.length > 0) return lines;
   if (control === 'company') return given.trim() === '' ? {} : { name: given.trim() };
   if (given.trim() === '') return compile(schema.properties[name]!).isValid(null) ? null : '';
-  if (name === 'mobile_phone' && readText(given, '') === undefined) refuse(`“${given}” is not a phone number`);
-  if (name === 'birth_year' && Number(given) > new Date().getFullYear()) refuse('is in the future');
+  const isTooLong = given.replaceAll(/\D/g, '').length > 15; // ITU-T E.164
+  if (name === 'mobile_phone' && (isTooLong || readText(given, '') === undefined))
+    refuse(`“${given}” is not a phone number`);
+  if (name === 'birth_year' && !isYearOfBirth(Number(given))) refuse('is not a year of birth (such as 1985)');
   if (control === 'url' && !/^\S+\.\S+$/.test(given.trim())) refuse('is not a web address (such as example.com)');
   // A text that is no number stays a text, which the validation refuses with a message.
   if (control === 'amount') return readNumber(given) ?? given.trim();
