@@ -92,7 +92,8 @@ export async function changes(app: FastifyInstance): Promise<void> {
     about: requireUndo,
     title: ({ change, one }) => (one ? oneText(change, one) : 'Undo'),
     section: ({ one }) => (one?.type === 'deleted' ? section : ''),
-    text: ({ change, one }, request) => (one ? textOfOne(change, one) : textOfAll(change, request)),
+    text: (asked, request) => (asked.one ? textOfOne(asked.change, asked.one) : textOfAll(request, asked)),
+    isVain: ({ tried }) => tried?.counts.restored === 0,
     back: backOf,
     tone: '',
     act: async (request, undone) => {
@@ -213,6 +214,8 @@ interface Undone {
   change: ToldChange;
   /** What the change did to one record, if the undo is limited to it. */
   one?: Change | undefined;
+  /** What the undo of the whole change would do. */
+  tried?: Awaited<ReturnType<typeof tryUndo>>;
 }
 
 function backOf({ change, one }: Undone, request: FastifyRequest): string {
@@ -232,15 +235,18 @@ async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
     if (created > memberDeletes && !isAdmin(request))
       throw new DomainError('forbidden', `Only an admin takes back the creation of more than ${memberDeletes} records`);
     const { undo, records } = fateOf(change.id, change.undos, change.records);
-    return undo && (undo.finished_at === null || records >= change.records) ? `/app/changes/${change.id}` : { change };
+    if (undo && (undo.finished_at === null || records >= change.records)) return `/app/changes/${change.id}`;
+    return { change, ...(request.method !== 'POST' && { tried: await tryOf(request, change) }) };
   }
   const filters = { change_id: change.id, record_id: required(canonicalId(record), 'record') };
   const { changes } = await ask(request, listChanges, eventNouns, { filters, limit: 1 });
   return { change, one: required(changes[0], 'change') };
 }
 
-async function textOfAll(change: ToldChange, request: FastifyRequest): Promise<Html> {
-  const { counts, kept } = await tryUndo(request.db, undoerOf(request.caller), change.id);
+const tryOf = ({ db, caller }: FastifyRequest, { id }: ToldChange) => tryUndo(db, undoerOf(caller), id);
+
+async function textOfAll(request: FastifyRequest, { change, tried }: Undone): Promise<Html> {
+  const { counts, kept } = tried ?? (await tryOf(request, change));
   const { records, restored } = counts;
   const hasMerges = Object.keys(change.merged).length > 0;
   const wanted = kept.map(({ noun, id }) => [noun, id] as const);

@@ -73,6 +73,15 @@ test('the question of an undo and its job name the records that stay, and say wh
   expect(kept).not.toContain('Turing');
 });
 
+test('an undo that would take nothing back says so, and has no button', async () => {
+  const id = await make(customer, '/contacts', contactBody());
+  const { headers } = await customer.patch(`/contacts/${id}`, { job_title: 'Analyst' });
+  await customer.patch(`/contacts/${id}`, { job_title: 'Countess' });
+  const { body } = await admin.get(`/app/changes/${headers['x-change-id'] as string}/undo`);
+  expect(textOf({ body })).toMatch(/takes back 0 of 1 record\. .* Job title – changed since Close/);
+  expect(body).not.toContain('>Undo</button>');
+});
+
 test('the job of an undo leads back to the page whose message offered it, and to no other site', async () => {
   const id = await make(customer, '/contacts', contactBody());
   const saved = await admin.submit(`/app/contacts/${id}/edit`, { job_title: 'Countess' });

@@ -282,6 +282,8 @@ interface Question<Row> {
   back?: (row: Row, request: FastifyRequest) => string;
   refusal?: string;
   tone?: '' | 'danger';
+  /** Returns true if nothing can be done. Then the page has no button for it. */
+  isVain?: (row: Row) => boolean;
   /** Returns the record's version. The form sends it back, to detect changes by others. */
   etag?: (row: Row) => string;
   act: (request: FastifyRequest, row: Row) => Promise<Answer | Refused>;
@@ -289,19 +291,20 @@ interface Question<Row> {
 
 /** Adds a page that asks the user to confirm an action on a record. */
 export function question<Row extends object>(app: FastifyInstance, path: string, access: PageAccess, q: Question<Row>) {
-  const { title, section, about, text, back, refusal = 'Leave it as it is', tone = 'danger', etag, act } = q;
+  const { title, section, about, text, back, refusal = 'Leave it as it is', tone = 'danger', isVain, etag, act } = q;
   const show = async (request: FastifyRequest): Promise<FormPage | string> => {
     const row = await about(request);
     if (typeof row === 'string') return row;
     const shown = typeof title === 'string' ? title : title(row);
     const closes = tone === 'danger' ? 'data-close autofocus' : 'data-close';
+    const left = back?.(row, request) ?? sectionOf(request);
     return {
       title: shown,
       ...(section && { section: section(row) }),
       action: urlOf(request),
       body: html`!${etag ? hidden({ etag: etag(row) }) : ''}
         <div>!${await text(row, request)}</div>
-        !${buttons(shown, back?.(row, request) ?? sectionOf(request), refusal, { tone, closes })}`,
+        !${isVain?.(row) ? linkButton('Close', left, '', 'data-close') : buttons(shown, left, refusal, { tone, closes })}`,
       attributes: 'data-once',
       isNarrow: true,
     };
