@@ -47,7 +47,7 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   expect(textOf(await add('Lovelace'))).toContain('Choose below which one “Lovelace” is');
   expect(textOf(await add('Anne'))).toMatch(/Which one Anne Lovelace · \S+@\S+/);
   const made = await admin.get((await add('ada lovelace')).location!);
-  expect(made.location).toBe(`/app/contacts/${ada}?done=created`);
+  expect(made.location).toBe(`/app/contacts/${ada}?done=planned`);
   expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);
 });
 
@@ -61,7 +61,7 @@ test('a new task asks which one of several with the same name is meant, and tell
     /Which one please choose (?=.*Ada Lovelace · a@x\.example)(?=.*Ada Lovelace · b@x\.example)/,
   );
   const made = await write('/app/activities/new', { ...sent, which: second });
-  expect((await admin.get(made.location!)).location).toBe(`/app/contacts/${second}?done=created`);
+  expect((await admin.get(made.location!)).location).toBe(`/app/contacts/${second}?done=planned`);
   const grace = await make(customer, '/contacts', contactBody({ first_name: 'Grace', last_name: 'Hopper' }));
   const corrected = await write('/app/activities/new', { ...sent, about: 'Grace Hopper', which: second });
   expect((await admin.get(corrected.location!)).location).toContain(grace);

@@ -43,6 +43,7 @@ export const cursorPager = (request: FastifyRequest, next: string | undefined): 
 
 const usualTexts = {
   created: 'It is created.',
+  planned: 'The task is created.',
   changed: 'It is saved.',
   deleted: 'It is deleted.',
   moved: 'It is moved.',

@@ -30,7 +30,8 @@ export async function activities(app: FastifyInstance): Promise<void> {
 
   addPage(app, '/activities/:id', forMembers, async (request) => {
     const found = await requireActivity(request);
-    return pathWith(recordPathOf(found), { done: queryText(request, 'done') });
+    const done = queryText(request, 'done');
+    return pathWith(recordPathOf(found), { done: done === 'created' ? 'planned' : done });
   });
 
   addAction(app, '/activities/:id/done', forMembers, async (request) => {
