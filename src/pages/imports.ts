@@ -350,7 +350,7 @@ async function lackingText(request: FastifyRequest, found: Import): Promise<Html
   const button = html`<button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
   // The list may be new: it is created when the others are imported.
   const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these.';
-  const earlier = number > 0 && (await lookUp(request, findCopy, found.id));
+  const earlier = number > 0 && (await lookUp(request, findCopy, found.id, 'anew'));
   const done = earlier && link('See what became of them', `${section}/${earlier}`);
   return when(number > 0, notice(text, 'busy', later || done || form(pathOf(found), button, 'data-once')));
 }

@@ -169,15 +169,16 @@ export async function findInterruptedImport(
 
 /**
  * Returns the id of the import that was made of records of this one.
- * @param purpose why: to create these records, or to change how they are read. Only the former may have started
+ * @param purpose `anew`: to create these records. Leaves out imports that have failed. `again`: to change how they are
+ *   read. Leaves out imports that have started
  */
-export async function findCopy(sql: Sql, customerId: string, id: string, purpose: CopyPurpose = 'anew') {
+export async function findCopy(sql: Sql, customerId: string, id: string, purpose: CopyPurpose) {
   const [copy] = await sql<{ id: string }[]>`
     select id
     from imports
     where customer_id = ${customerId}
       and fingerprint = ${copyMark(id, purpose)}
-      and ${purpose === 'anew' ? sql`status <> 'CANCELLED'` : sql`status = 'UPLOADED'`}
+      and ${purpose === 'anew' ? sql`status not in ('CANCELLED', 'FAILED')` : sql`status = 'UPLOADED'`}
     order by id desc
     limit 1`;
   return copy?.id;
