@@ -166,7 +166,7 @@ export function addressOf(url: string): DatabaseAddress {
 export const serviceRole = 'sales_data_api';
 
 const connectTimeout = 5;
-/** Seconds after the statement timeout at which the driver closes a connection whose server has not responded. */
+/** The driver closes a connection this many seconds after the statement timeout, if the server has not responded. */
 const silenceMargin = 2;
 /**
  * Interval at which PostgreSQL checks that the client of a running statement is still connected. If not, it cancels the

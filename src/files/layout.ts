@@ -252,7 +252,7 @@ const isValue = (header: string): boolean =>
   isEmailAddress(header) || /^(?:https?:\/\/\S|(?:\+|00)[\d\s()./-]{6,30}$|\d{4}-\d\d-\d\d(?:$|T))/i.test(header);
 
 /**
- * Rejects a file whose first line looks like a record, so that no person is read as the header.
+ * Rejects a file whose first line looks like a record. That record would be read as the header, and be lost.
  * @throws FileRefused
  */
 function requireHeader(file: ImportFile, { headers, line }: Beginning, known: Mapping | undefined): void {

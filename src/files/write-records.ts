@@ -313,7 +313,7 @@ export interface ExportedRecords {
 export interface ExportRequest {
   format: ExportFormat;
   fields?: GivenFields | undefined;
-  /** True if people open the CSV file with Excel: it has titles and values as an XLSX file has them. */
+  /** True: the CSV file is for people with Excel. It has the titles and values that an XLSX file would have. */
   isForPeople?: boolean;
 }
 

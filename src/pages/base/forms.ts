@@ -205,7 +205,7 @@ export const differing = (stored: Fields, sent: Fields): Record<string, string> 
     ),
   );
 
-/** Button of filters whose choices send them by themselves, where scripts run. */
+/** Button that sends filters. Only browsers without scripts show it: a script sends the filters at each choice. */
 export const showButton: Html = '<noscript><button class="secondary outline">Show</button></noscript>';
 
 export const filters = (path: string, controls: Html, button = showButton): Html =>
@@ -233,7 +233,7 @@ interface RowEditor<Row> {
   takenOut?: (row: Row) => Row | undefined;
 }
 
-/** Returns the act on a row that a button of `rowEditor` asks for, such as `up 2`, or an empty string. */
+/** Returns which button of `rowEditor` was pressed, such as `up 2` for row 2. Empty: none of them. */
 export const rowAct = (request: FastifyRequest): string => /^row (.+)/.exec(sentText(request, 'do'))?.[1] ?? '';
 
 /** Returns a table of rows of controls, with buttons that add a row, remove one, and move one up or down. */
