@@ -136,10 +136,10 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   /** Reads and checks a form. Returns the function that completes its body, or why the form is shown again. */
   async function read(request: FastifyRequest, schema: object, stored?: Row): Promise<Refused | BodyIn> {
     const { body, faults = [], complete } = await kind.bodyOf(request, stored);
-    const users = await usersOf(request);
-    const isNobody = (owner: unknown): boolean => owner !== '' && users.every(({ id }) => id !== owner);
-    const owners = Object.entries(body).filter(([name, id]) => ownerNames.has(name) && id !== null && isNobody(id));
-    const others = owners.map(([name]) => ({ path: `/${name}`, message: 'choose a colleague' }));
+    const owners = Object.entries(body).filter(([name, id]) => ownerNames.has(name) && id);
+    const users = owners.length > 0 ? await usersOf(request) : [];
+    const unknown = owners.filter(([, owner]) => users.every(({ id }) => id !== owner));
+    const others = unknown.map(([name]) => ({ path: `/${name}`, message: 'choose a colleague' }));
     requireValid(schema, body, [...faults, ...others]);
     if (isPreview(request)) return notSent;
     const doubt = await kind.doubt?.(request, body as never, stored?.id);
