@@ -392,6 +392,11 @@ test('a new contact that may be there already is asked about, with a link to it,
   const company = { company_name: 'NAVY', type: 'customer' };
   expectPage(await admin.submit('/app/companies/new', company), 409, 'You may have this company already');
   expect((await admin.submit('/app/companies/new', { ...company, company_name: 'Navy 2' })).status).toBe(303);
+  const legal = await admin.submit('/app/companies/new', { ...company, company_name: 'Navy Ltd.' });
+  expectPage(legal, 409, /You may have this company already: Navy\b/);
+  const near = { work_email: 'near@example.com', company: 'Navy Inc' };
+  expectPage(await admin.submit(path, near), 409, /“Navy Inc” will be a new company\. You have: Navy\b/);
+  expect((await admin.submit(path, { ...near, company: 'navy' })).status).toBe(303);
 });
 
 test('what matches is exported as Excel or CSV', async () => {

@@ -28,10 +28,12 @@ import type { TObject } from '@sinclair/typebox';
 import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { fieldWord, countryChoices, currencyChoices, phoneNumber } from '../base/words.ts';
-import { aboutOf, type RecordKind, type ShownRecord, type FormField } from './kinds.ts';
+import { aboutOf, companyKind, type RecordKind, type ShownRecord, type FormField } from './kinds.ts';
 import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField, type DeclaredType } from '../../schemas/wire.ts';
-import type { Contact } from '../../schemas/contacts.ts';
+import type { Company } from '../../schemas/companies.ts';
+import type { Contact, ContactCreate } from '../../schemas/contacts.ts';
+import { externalName, fold } from '../../text/fold.ts';
 import type { User } from '../../schemas/accounts.ts';
 
 interface Editable<Row> {
@@ -213,16 +215,33 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
       html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone. ${await kind.detaches(request, found)}`,
   });
 
-async function twinsOf(kind: RecordKind, request: FastifyRequest, body: object, id?: string) {
-  const found = await Promise.all(
-    kind.twins(body).map((filters) => ask(request, kind.list, { filters, paginate: { limit: 3 } })),
-  );
-  const rows = new Map(found.flatMap(({ rows }) => rows).map((row) => [row.id, row]));
+/** Returns a warning of records that may be the one that a form describes, or of companies like its new one. */
+async function twinsOf(kind: RecordKind, request: FastifyRequest, body: Partial<Company & ContactCreate>, id?: string) {
+  const { company_name: own = '', company: { name = own } = {} } = body;
+  const [companies, ...found] = await Promise.all([
+    companiesLike(request, name),
+    ...kind.twins(body).map((filters) => ask(request, kind.list, { filters, paginate: { limit: 3 } })),
+  ]);
+  const twins = [...(own === '' ? [] : companies), ...found.flatMap(({ rows }) => rows)];
+  const rows = new Map(twins.map((row) => [row.id, row] as const));
   rows.delete(id ?? '');
-  const links = [...rows.values()].map(
-    (row) => html`!${link(kind.nameOf(row), `${kind.path}/${row.id}`)} ${aboutOf(kind, row)}`,
+  const isNew = own === '' && companies.every(({ company_name }) => fold(company_name) !== fold(name));
+  const warningOf = (text: string, of: RecordKind, some: readonly ShownRecord[]) => {
+    const links = some.map((row) => html`!${link(of.nameOf(row), `${of.path}/${row.id}`)} ${aboutOf(of, row)}`);
+    return when(some.length > 0, notice(text, 'warning', links.join('; ')));
+  };
+  const near = isNew ? warningOf(`“${name}” will be a new company. You have:`, companyKind, companies) : '';
+  return warningOf(`You may have this ${kind.noun} already:`, kind, [...rows.values()]) + near;
+}
+
+/** Returns companies of this name, also in another legal form, such as `Navy Ltd` for `Navy`. */
+async function companiesLike(request: FastifyRequest, name: string) {
+  const asked = [{ company_name: name }, { search: externalName(name) }].filter(
+    (one) => !Object.values(one).includes(''),
   );
-  return rows.size > 0 ? notice(`You may have this ${kind.noun} already:`, 'warning', links.join('; ')) : undefined;
+  const pages = asked.map((filters) => ask(request, companyKind.list, { filters, paginate: { limit: 100 } }));
+  const rows = (await Promise.all(pages)).flatMap((page) => page.rows);
+  return rows.filter((row) => externalName(row.company_name) === externalName(name)).slice(0, 3);
 }
 
 interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'suggested'>> {

@@ -406,10 +406,7 @@ export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   countUpTo: countCompaniesUpTo,
   find: findCompanies,
   ...companyWrites,
-  twins: ({ company_name, domain }: Partial<Company>) => [
-    ...(company_name ? [{ company_name }] : []),
-    ...(domain ? [{ domain }] : []),
-  ],
+  twins: ({ domain }: Partial<Company>) => (domain ? [{ domain }] : []),
   exported: exportCompanies,
   head: ['type', 'industry', 'size', 'location_locality', 'location_country'],
   workplace: ({ id }) => ({ filters: { company_or_its_contacts: id }, about: { company_id: id } }),
