@@ -5,7 +5,7 @@ import { DomainError, notFound } from '../errors.ts';
 import { unlessAborted } from '../access/credentials.ts';
 import { recordReader, type Database } from '../database/db.ts';
 import { readDigest } from '../queries/records/finders.ts';
-import type { CreateRecord, DeleteRecord, FindRecords, UpdateRecord } from '../queries/records/finders.ts';
+import type { CreateRecord, DeleteRecord, FindRecords, RecordPage, UpdateRecord } from '../queries/records/finders.ts';
 import { findSuccessors } from '../queries/records/merged-records.ts';
 import { GoneBody } from '../schemas/clean-data.ts';
 import { type Scope, routesOf } from '../schemas/scopes.ts';
@@ -146,69 +146,85 @@ async function unknownOrMerged({ db, caller, params }: FastifyRequest, noun: str
 
 const declared = ({ errors = [] }: About) => Object.fromEntries(errors.map((status) => [status, ErrorBody]));
 
-interface Page<Row> {
-  rows: Row[];
-  nextCursor: string | undefined;
-}
-
 /** Returns the records of a page. Sets the header with the cursor of the next page, if there is one. */
-export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: Page<Row>): Row[] {
+export function rowsOf<Row>(reply: FastifyReply, { rows, nextCursor }: RecordPage<Row>): Row[] {
   if (nextCursor !== undefined) void reply.header('x-next-cursor', nextCursor);
   return rows;
 }
 
-interface Exportable {
+interface ListKind {
   path: string;
   scope: 'contacts' | 'companies' | 'activities' | 'products' | 'opportunities';
   noun: 'contact' | 'company' | 'activity' | 'product' | 'opportunity';
+  schemas: { list: TSchema; count?: TSchema; export: TSchema; shown: TSchema };
+  /** End of the sentence that describes the list. Default: how the pages of a list follow each other. */
+  listText?: string;
+  /** Status of the list. Default: 200. */
+  listStatus?: 201;
+  list: (db: Database, customerId: string, request: ListRequest) => Promise<RecordPage<object>>;
+  count?: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
   export: (db: Database, customerId: string, request: ListRequest) => ExportedRecords;
 }
 
-interface ListKind extends Exportable {
-  scope: 'contacts' | 'companies' | 'activities';
-  schemas: { list: TSchema; count: TSchema; export: TSchema; shown: TSchema };
-  list: (db: Database, customerId: string, request: ListRequest) => Promise<Page<object>>;
-  count: (db: Database, customerId: string, request: ListRequest) => Promise<Metadata>;
-}
-
-const aboutOf =
-  ({ scope: plural }: Exportable) =>
-  <S extends object>(verb: string, description: string, schemas: S, config: FastifyContextConfig = {}) => {
+/** Adds the routes that list records, count them if the kind has a count, and export and compare them. */
+export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: ListKind): void {
+  const { path, noun, scope: plural, schemas, listStatus = 200, list, count } = kind;
+  const about = <S extends object>(verb: string, text: string, given: S, config: FastifyContextConfig = {}) => {
     const name = `${verb.toLowerCase()}${plural[0]!.toUpperCase()}${plural.slice(1)}`;
     const access = { scope: `${plural}:read` } as const;
-    return routesOf(plural, { access })(name, `${verb} ${plural}`, description, schemas, config);
+    return routesOf(plural, { access })(name, `${verb} ${plural}`, text, given, config);
   };
-
-export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: ListKind): void {
-  const { path, noun, scope: plural, schemas } = kind;
-  const about = aboutOf(kind);
+  const {
+    listText = `. Without \`filters\` every ${noun} matches. A full page has the header \`x-next-cursor\`; send its ` +
+      'value as `paginate.cursor` for the next page.',
+  } = kind;
 
   app.post(
     `${path}/list`,
     about(
       'List',
-      `Returns one page of the ${plural} that match \`filters\`, newest first unless \`order_by\` says otherwise. ` +
-        `Without \`filters\` every ${noun} matches. A full page has the header \`x-next-cursor\`; send its value as ` +
-        '`paginate.cursor` for the next page.',
-      { body: schemas.list, response: { 200: Type.Array(schemas.shown) } },
+      `Returns one page of the ${plural} that match \`filters\`, newest first unless \`order_by\` says otherwise${listText}`,
+      { body: schemas.list, response: { [listStatus]: Type.Array(schemas.shown) } },
     ),
-    async ({ db, caller, body }, reply) => rowsOf(reply, await kind.list(db, caller.customerId, body as ListRequest)),
+    async ({ db, caller, body }, reply) =>
+      rowsOf(reply.code(listStatus), await list(db, caller.customerId, body as ListRequest)),
   );
+
+  if (count && schemas.count)
+    app.post(
+      `${path}/metadata`,
+      about(
+        'Count',
+        `Returns how many ${plural} match, and how many pages they fill. Takes the same body as the list, so the ` +
+          'same filters count exactly what the pages hold. A cursor is 400.',
+        { body: schemas.count, response: { 200: Metadata } },
+      ),
+      async ({ db, caller, body }) => count(db, caller.customerId, body as ListRequest),
+    );
 
   app.post(
-    `${path}/metadata`,
+    `${path}/export`,
     about(
-      'Count',
-      `Returns how many ${plural} match, and how many pages they fill. Takes the same body as the list, so the ` +
-        'same filters count exactly what the pages hold. A cursor is 400.',
-      { body: schemas.count, response: { 200: Metadata } },
+      'Export',
+      `Returns every ${noun} that the list would page through, in the same order, as one file. The file is sent ` +
+        'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
+        'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
+        'time; one more is 429.',
+      { body: schemas.export, response: { 200: ExportedFile } },
+      { limit: 'bulk', concurrent: 'exports', isLong: true },
     ),
-    async ({ db, caller, body }) => kind.count(db, caller.customerId, body as ListRequest),
+    async (request, reply) => {
+      const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
+      // Read before the records: what changes while they are read follows this cursor.
+      const end = await findEnd(request.db, request.caller.customerId);
+      void reply.header('x-events-cursor', (await app.feedCursors()).encode(request.caller.customerId, end));
+      const records = kind.export(request.db, request.caller.customerId, body);
+      const { caller } = request;
+      const fields = caller.kind === 'key' ? fieldsForScopes(records.fields, caller.scopes) : records.fields;
+      return sendExport(request, reply, { ...records, fields }, body);
+    },
   );
-
-  addExport(app, kind, schemas.export);
-
-  if (plural === 'activities') return;
+  if (plural !== 'contacts' && plural !== 'companies') return;
   app.post(
     `${path}/digest`,
     about(
@@ -223,31 +239,6 @@ export function addRecordLists(app: Parameters<FastifyPluginAsyncTypebox>[0], ki
       const { buckets = 64, bucket } = body;
       const { place, buckets: found } = await readDigest(db, customerId, plural, { buckets, bucket });
       return { cursor: (await app.feedCursors()).encode(customerId, place), buckets: found };
-    },
-  );
-}
-
-export function addExport(app: Parameters<FastifyPluginAsyncTypebox>[0], kind: Exportable, schema: TSchema): void {
-  app.post(
-    `${kind.path}/export`,
-    aboutOf(kind)(
-      'Export',
-      `Returns every ${kind.noun} that the list would page through, in the same order, as one file. The file is sent ` +
-        'while it is read: if the connection breaks off, it is incomplete. Who follows the feed of changes from the ' +
-        'cursor in the header `x-events-cursor` misses nothing. Each customer can have two exports running at a ' +
-        'time; one more is 429.',
-      { body: schema, response: { 200: ExportedFile } },
-      { limit: 'bulk', concurrent: 'exports', isLong: true },
-    ),
-    async (request, reply) => {
-      const body = request.body as ListRequest & { format: ExportFormat; fields?: GivenFields };
-      // Read before the records: what changes while they are read follows this cursor.
-      const end = await findEnd(request.db, request.caller.customerId);
-      void reply.header('x-events-cursor', (await app.feedCursors()).encode(request.caller.customerId, end));
-      const records = kind.export(request.db, request.caller.customerId, body);
-      const { caller } = request;
-      const fields = caller.kind === 'key' ? fieldsForScopes(records.fields, caller.scopes) : records.fields;
-      return sendExport(request, reply, { ...records, fields }, body);
     },
   );
 }

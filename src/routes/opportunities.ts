@@ -12,7 +12,7 @@ import {
 import { findPipelines, listPipelines, listStages } from '../queries/crm/pipelines.ts';
 import { ErrorBody, IdParams } from '../schemas/wire.ts';
 import * as schemas from '../schemas/opportunities.ts';
-import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
+import { addRecordLists, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { OpportunityExport } from '../schemas/files.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
@@ -20,22 +20,14 @@ const opportunities: FastifyPluginAsyncTypebox = async (app) => {
   const kind = { path: '/opportunities', scope: 'opportunities', noun: 'opportunity' } as const;
   const one = recordRoutes(app, kind);
 
-  // Listing answers with 201, as the contract requires.
-  app.post(
-    '/opportunities/list',
-    routesOf('opportunities')(
-      'listOpportunities',
-      'List opportunities',
-      'Returns one page of the opportunities that match `filters`, newest first unless `order_by` says otherwise, with ' +
-        'their products. The status of success is 201.',
-      { body: schemas.OpportunityQuery, response: { 201: Type.Array(schemas.Opportunity) } },
-      { access: { scope: 'opportunities:read' } },
-    ),
-    async ({ db, caller, body }, reply) =>
-      rowsOf(reply.code(201), await listOpportunities(db, caller.customerId, body)),
-  );
-
-  addExport(app, { ...kind, export: exportOpportunities }, OpportunityExport);
+  addRecordLists(app, {
+    ...kind,
+    schemas: { list: schemas.OpportunityQuery, export: OpportunityExport, shown: schemas.Opportunity },
+    listText: ', with their products. The status of success is 201.',
+    listStatus: 201, // as the contract requires
+    list: listOpportunities,
+    export: exportOpportunities,
+  });
 
   one.create(schemas.OpportunityCreate, opportunityWrites.create, {
     description:

@@ -1,29 +1,21 @@
-import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
+import type { FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
 import { exportProducts, findProducts, listProducts, productWrites } from '../queries/crm/products.ts';
 import { Product, ProductCreate, ProductListItem, ProductPatch, ProductQuery } from '../schemas/products.ts';
-import { addExport, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
+import { addRecordLists, recordRoutes } from '../plugins/record-routes.ts';
 import { ProductExport } from '../schemas/files.ts';
-import { routesOf } from '../schemas/scopes.ts';
 
 const products: FastifyPluginAsyncTypebox = async (app) => {
   const kind = { path: '/products', scope: 'products', noun: 'product' } as const;
   const one = recordRoutes(app, kind);
 
-  // Listing answers with 201, as the contract requires.
-  app.post(
-    '/products/list',
-    routesOf('products')(
-      'listProducts',
-      'List products',
-      'Returns one page of the products that match `filters`, newest first unless `order_by` says otherwise, each with ' +
-        'the number of opportunities and pipelines that use it. The status of success is 201.',
-      { body: ProductQuery, response: { 201: Type.Array(ProductListItem) } },
-      { access: { scope: 'products:read' } },
-    ),
-    async ({ db, caller, body }, reply) => rowsOf(reply.code(201), await listProducts(db, caller.customerId, body)),
-  );
-
-  addExport(app, { ...kind, export: exportProducts }, ProductExport);
+  addRecordLists(app, {
+    ...kind,
+    schemas: { list: ProductQuery, export: ProductExport, shown: ProductListItem },
+    listText: ', each with the number of opportunities and pipelines that use it. The status of success is 201.',
+    listStatus: 201, // as the contract requires
+    list: listProducts,
+    export: exportProducts,
+  });
 
   one.create(ProductCreate, productWrites.create, {
     description:
