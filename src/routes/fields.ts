@@ -9,13 +9,9 @@ import type { ObjectName } from '../schemas/fields.ts';
 
 const about = routesOf('fields');
 
-interface Options {
-  by: 'session' | 'key';
-}
-
 const titleOf = (object: string): string => `${object[0]!.toUpperCase()}${object.slice(1)}`;
 
-const fields: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
+const fields: FastifyPluginAsyncTypebox<{ by: 'session' | 'key' }> = async (app, { by }) => {
   if (by === 'key') addLists(app);
   const access: Access = by === 'key' ? { scope: 'fields:manage' } : { session: 'admin' };
   for (const [path, object] of Object.entries(declarable)) {

@@ -19,11 +19,7 @@ import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts'
 import * as schemas from '../schemas/webhooks.ts';
 import { whollyReadableEvents } from '../schemas/events.ts';
 
-interface Options {
-  by: 'session' | 'key';
-}
-
-const webhooks: FastifyPluginAsyncTypebox<Options> = async (app, { by }) => {
+const webhooks: FastifyPluginAsyncTypebox<{ by: 'session' | 'key' }> = async (app, { by }) => {
   const access: Access = by === 'key' ? { scope: 'webhooks:manage' } : { session: 'admin' };
   const about = routesOf('webhooks', { access });
   const idOf = (name: string): string => (by === 'key' ? `${name}ByKey` : name);
