@@ -1,4 +1,4 @@
-import type { FastifyContextConfig, FastifyRequest, FastifyReply } from 'fastify';
+import type { FastifyContextConfig, FastifyInstance, FastifyRequest, FastifyReply } from 'fastify';
 import { type FastifyPluginAsyncTypebox, Type } from '@fastify/type-provider-typebox';
 import type { Static, TSchema } from '@sinclair/typebox';
 import { DomainError, notFound } from '../errors.ts';
@@ -80,7 +80,6 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
       texts: About & { nullForUnknown?: true; mayBeMerged?: true },
     ): void {
       const { nullForUnknown, mayBeMerged } = texts;
-      const read = recordReader(app.db, find);
       app.get(
         `${path}/:id`,
         about(
@@ -89,13 +88,7 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
           { params: IdParams, response: { 200: record, ...(mayBeMerged && { 404: GoneBody }) } },
           { etag: true, ...(nullForUnknown && { nullForUnknown }) },
         ),
-        async (request, reply) => {
-          const { caller, params, requester } = request;
-          const found = await unlessAborted(read(caller.customerId, params.id), requester.signal);
-          if (found) void reply.header('etag', etagOf(found));
-          else if (!nullForUnknown) throw await unknownOrMerged(request, noun, mayBeMerged);
-          return reply.send(found ?? null);
-        },
+        readOne(app, noun, find, texts),
       );
     },
 
@@ -131,6 +124,23 @@ export const recordRoutes = (app: Parameters<FastifyPluginAsyncTypebox>[0], kind
     },
   };
 };
+
+/** Returns the handler of a route that reads one record, with its version in the header `etag`. */
+export function readOne<Row extends { id: string }>(
+  app: FastifyInstance,
+  noun: string,
+  find: FindRecords<Row>,
+  { nullForUnknown, mayBeMerged }: { nullForUnknown?: true; mayBeMerged?: true } = {},
+) {
+  const read = recordReader(app.db, find);
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<Row> => {
+    const { caller, params, requester } = request;
+    const found = await unlessAborted(read(caller.customerId, (params as { id: string }).id), requester.signal);
+    if (found) void reply.header('etag', etagOf(found));
+    else if (!nullForUnknown) throw await unknownOrMerged(request, noun, mayBeMerged);
+    return (found ?? null) as Row; // null only if the route has it for an unknown id
+  };
+}
 
 function ifMatchOf({ 'if-match': ifMatch }: FastifyRequest['headers']): string | undefined {
   if (ifMatch !== undefined) readIfMatch(ifMatch);

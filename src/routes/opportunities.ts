@@ -1,8 +1,4 @@
 import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typebox';
-import { unlessAborted } from '../access/credentials.ts';
-import { recordReader } from '../database/db.ts';
-import { notFound } from '../errors.ts';
-import { etagOf } from '../text/ids.ts';
 import {
   exportOpportunities,
   findOpportunities,
@@ -12,7 +8,7 @@ import {
 import { findPipelines, listPipelines, listStages } from '../queries/crm/pipelines.ts';
 import { ErrorBody, IdParams } from '../schemas/wire.ts';
 import * as schemas from '../schemas/opportunities.ts';
-import { addRecordLists, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
+import { addRecordLists, readOne, rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { OpportunityExport } from '../schemas/files.ts';
 import { routesOf } from '../schemas/scopes.ts';
 
@@ -72,7 +68,6 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
     async ({ db, caller }) => db.lookup((sql) => listPipelines(sql, caller.customerId)),
   );
 
-  const read = recordReader(app.db, findPipelines);
   app.get(
     '/pipelines/:id',
     about(
@@ -82,12 +77,7 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
       { params: IdParams, response: { 200: schemas.Pipeline } },
       { etag: true },
     ),
-    async (request, reply) => {
-      const { caller, params, requester } = request;
-      const pipeline = await unlessAborted(read(caller.customerId, params.id), requester.signal);
-      if (!pipeline) throw notFound('pipeline');
-      return reply.header('etag', etagOf(pipeline)).send(pipeline);
-    },
+    readOne(app, 'pipeline', findPipelines),
   );
 
   // Listing answers with 201, as the contract requires.
@@ -101,9 +91,7 @@ function addPipelines(app: Parameters<FastifyPluginAsyncTypebox>[0]): void {
       { body: schemas.StageQuery, response: { 201: Type.Array(schemas.StageListItem), 404: ErrorBody } },
       { access: { scope: 'stages:read' } },
     ),
-    async ({ db, caller, body }, reply) => {
-      return rowsOf(reply.code(201), await listStages(db, caller.customerId, body));
-    },
+    async ({ db, caller, body }, reply) => rowsOf(reply.code(201), await listStages(db, caller.customerId, body)),
   );
 }
 
