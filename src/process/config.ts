@@ -17,6 +17,8 @@ const onOff = (description: string, value: 'on' | 'off') =>
     default: value,
     description,
   });
+const text = (description: string, value: string, pattern?: string) =>
+  Type.String({ ...(pattern === undefined ? { minLength: 1 } : { pattern }), default: value, description });
 const optionalText = (description: string, options: { minLength?: number; pattern?: string } = {}) =>
   Type.Optional(Type.String({ ...options, description }));
 /**
@@ -28,11 +30,7 @@ const secretUrl = (description: string, pattern: string) =>
 const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
 
 export const ConfigSchema = Type.Object({
-  HOST: Type.String({
-    minLength: 1,
-    default: '127.0.0.1',
-    description: 'address to listen on; `0.0.0.0` in the image',
-  }),
+  HOST: text('address to listen on; `0.0.0.0` in the image', '127.0.0.1'),
   PORT: port('port to listen on; 0 selects a free port', 3000),
   METRICS_PORT: Type.Optional(
     Type.Integer({
@@ -55,11 +53,7 @@ export const ConfigSchema = Type.Object({
   ),
   DATABASE_PASSWORD: secretText('password of the user in `DATABASE_URL`, as it is, with any character'),
   MIGRATION_DATABASE_PASSWORD: secretText('password of the user in `MIGRATION_DATABASE_URL`'),
-  DATA_DIR: Type.String({
-    minLength: 1,
-    default: '.data',
-    description: 'data folder of the embedded PostgreSQL',
-  }),
+  DATA_DIR: text('data folder of the embedded PostgreSQL', '.data'),
   DATABASE_LOOKUP_CONNECTIONS: count('pipelined connections for short reads', 2),
   DATABASE_CREDENTIAL_CONNECTIONS: count('pipelined connections for looking up keys and sessions', 1),
   DATABASE_SEARCH_CONNECTIONS: count('connections for filtered reads; one customer can use at most half of them', 12),
@@ -88,11 +82,11 @@ export const ConfigSchema = Type.Object({
     '^https?://[^\\s,]+(,https?://[^\\s,]+)*$',
   ),
   ELASTICSEARCH_API_KEY: secretText('API key of the Elasticsearch cluster, unless the URL contains a login'),
-  ELASTICSEARCH_INDEX: Type.String({
-    pattern: '^[a-z][a-z0-9_-]{0,99}$',
-    default: 'sales-data-prospects',
-    description: "name of the catalog's alias in Elasticsearch, and prefix of its indexes",
-  }),
+  ELASTICSEARCH_INDEX: text(
+    "name of the catalog's alias in Elasticsearch, and prefix of its indexes",
+    'sales-data-prospects',
+    '^[a-z][a-z0-9_-]{0,99}$',
+  ),
   ELASTICSEARCH_SHARDS: integer('shards of a new index', 1, 1, 1024),
   ELASTICSEARCH_REPLICAS: integer('replicas of each shard of a new index', 1, 0, 16),
   ELASTICSEARCH_READS: count('concurrent reads of Elasticsearch; one customer can use at most half of them', 8),
@@ -107,23 +101,21 @@ export const ConfigSchema = Type.Object({
   ),
   UNLOCK_COST: credits('an unlocked prospect'),
   VERIFY_COST: credits('a verified e-mail address'),
-  VERIFY_REUSE_HOURS: Type.Integer({
-    minimum: 0,
-    // Results are kept for 30 days.
-    maximum: 28 * 24,
-    default: 24,
-    description: 'hours for which the result of verifying an address is reused for the same customer, free; 0: never',
-  }),
+  VERIFY_REUSE_HOURS: integer(
+    'hours for which the result of verifying an address is reused for the same customer, free; 0: never',
+    24,
+    0,
+    28 * 24, // results are kept for 30 days
+  ),
   VERIFY_DNS_SERVERS: optionalText(
     "DNS servers for MX lookups, `address` or `address:port`, comma-separated; default: the system's",
     { pattern: '^[0-9a-fA-F.:\\[\\]]+(,[0-9a-fA-F.:\\[\\]]+)*$' },
   ),
-  VERIFY_CANARY_DOMAINS: Type.String({
-    pattern: '^([A-Za-z0-9.-]+(,[A-Za-z0-9.-]+)*)?$',
-    default: 'gmail.com,outlook.com',
-    description:
-      'domains that certainly have a mail server, comma-separated. While the name server knows none of them, it is not believed if it says that a domain does not exist, and verifications wait. Empty: off',
-  }),
+  VERIFY_CANARY_DOMAINS: text(
+    'domains that certainly have a mail server, comma-separated. While the name server knows none of them, it is not believed if it says that a domain does not exist, and verifications wait. Empty: off',
+    'gmail.com,outlook.com',
+    '^([A-Za-z0-9.-]+(,[A-Za-z0-9.-]+)*)?$',
+  ),
   VERIFY_DNS_TIMEOUT_MS: milliseconds('longest wait for the response of a DNS server before a retry', 2_000),
   VERIFY_DNS_TRIES: integer('number of queries to each DNS server', 2, 1, 10),
   VERIFY_SMTP: onOff(
@@ -238,16 +230,8 @@ export const ConfigSchema = Type.Object({
   OTEL_EXPORTER_OTLP_HEADERS: secretText(
     'headers for the collector, `name=value`, comma-separated; write special characters as %XX',
   ),
-  OTEL_SERVICE_NAME: Type.String({
-    minLength: 1,
-    default: 'sales-data-api',
-    description: 'name of this service in logs and traces',
-  }),
-  KEY_PREFIX: Type.String({
-    pattern: '^[a-z][a-z0-9]{1,15}$',
-    default: 'sda',
-    description: 'first part of newly issued API keys',
-  }),
+  OTEL_SERVICE_NAME: text('name of this service in logs and traces', 'sales-data-api'),
+  KEY_PREFIX: text('first part of newly issued API keys', 'sda', '^[a-z][a-z0-9]{1,15}$'),
   SHUTDOWN_GRACE_MS: integer(
     'time after SIGTERM in which `serve` still accepts requests while `/readyz` returns 503, so that load balancers stop sending them (ms); `compose.yaml` sets 5000',
     0,
@@ -334,54 +318,9 @@ function insertPasswords(config: Config): Config {
 const read = (schema: TProperties[string], text: string): string | number =>
   schema['type'] === 'integer' && /^-?\d{1,15}$/.test(text.trim()) ? Number(text) : text;
 
-/**
- * Checks that a schema cannot express, by variable. Each returns one message per problem, without the variable's value.
- */
-const checks: { readonly [name in keyof Config]?: (value: string) => string[] } = {
-  DATABASE_URL: databaseUrlFaults,
-  MIGRATION_DATABASE_URL: databaseUrlFaults,
-  PUBLIC_URL: (value) => (URL.canParse(value) ? [] : ['must be a URL such as https://api.example.com']),
-  ELASTICSEARCH_URL: (value) =>
-    elementFaults(value, isEncodedUrl, 'a URL such as http://search:9200; write % in a password as %25'),
-  OTEL_EXPORTER_OTLP_ENDPOINT: (value) => (URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318']),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: (value) =>
-    URL.canParse(value) ? [] : ['must be a URL such as http://collector:4318/v1/traces'],
-  OTEL_EXPORTER_OTLP_HEADERS: (value) =>
-    elementFaults(value, isHeader, 'a header `name=value`; write `%`, `,`, `;` and characters outside ASCII as %XX'),
-  REDIS_URL: (value) =>
-    isEncodedUrl(value)
-      ? []
-      : [
-          'must be a URL such as redis://redis:6379; write special characters in a password as %XX, or set REDIS_PASSWORD',
-        ],
-  TRUST_PROXY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
-  WEBHOOK_SECRET_KEY: (value) =>
-    isWebhookKey(value) ? [] : ['must be 32 bytes in base64, as `openssl rand -base64 32` prints them'],
-  WEBHOOK_DENY: (value) => parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`),
-  CORS_ORIGINS: (value) => elementFaults(value, isOrigin, 'an origin such as https://app.example.com, without a path'),
-  VERIFY_DNS_SERVERS: (value) => elementFaults(value, isServerAddress, 'an IP address or address:port'),
-};
-
-const faultsOf = (name: string, value: string): string[] =>
-  (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
-
-/**
- * Returns a message for each invalid element of a comma-separated list. The message has the position, but not the
- * element, which can be secret.
- * @param expected describes valid elements, such as `an IP address`
- */
-const elementFaults = (list: string, isValid: (element: string) => boolean, expected: string): string[] =>
-  list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
-
-function databaseUrlFaults(value: string): string[] {
+function isDatabaseUrl(value: string): boolean {
   const oneHost = value.replace(/^([a-z]+:\/\/(?:[^/?#]*@)?[^,/?#]*),[^/?#]*/, '$1');
-  const isUrl = URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
-  return isUrl
-    ? []
-    : [
-        'must be a URL such as postgres://user:password@host:5432/database; ' +
-          'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25, or put it into a variable of its own (DATABASE_PASSWORD)',
-      ];
+  return URL.canParse(oneHost) && !value.includes('#') && isPercentEncoded(oneHost);
 }
 
 const isWebhookKey = (text: string): boolean =>
@@ -407,6 +346,58 @@ const isServerAddress = (text: string): boolean => {
   const [, bracketed, plain] = /^(?:\[([^\]]+)\](?::\d{1,5})?|([\d.]+)(?::\d{1,5})?)$/.exec(text) ?? [];
   return isIP(bracketed ?? plain ?? text) > 0;
 };
+
+type Check = (value: string) => string[];
+
+const must =
+  (isValid: (value: string) => boolean, expected: string): Check =>
+  (value) =>
+    isValid(value) ? [] : [`must be ${expected}`];
+
+/**
+ * Returns a check of each element of a comma-separated list. Its messages have the position, but not the element, which
+ * can be secret.
+ */
+const eachMust =
+  (isValid: (element: string) => boolean, expected: string): Check =>
+  (list) =>
+    list.split(',').flatMap((element, i) => (isValid(element.trim()) ? [] : [`element ${i + 1} must be ${expected}`]));
+
+const checkRanges: Check = (value) =>
+  parseRanges(value).faults.map((position) => `element ${position} must be ${rangeSyntax}`);
+
+const databaseUrl =
+  'a URL such as postgres://user:password@host:5432/database; ' +
+  'write # / ? @ : and % in a password as %23 %2F %3F %40 %3A and %25, or put it into a variable of its own (DATABASE_PASSWORD)';
+
+/**
+ * Checks that a schema cannot express, by variable. Each returns one message per problem, without the
+ * variable's value.
+ */
+const checks: { readonly [name in keyof Config]?: Check } = {
+  DATABASE_URL: must(isDatabaseUrl, databaseUrl),
+  MIGRATION_DATABASE_URL: must(isDatabaseUrl, databaseUrl),
+  PUBLIC_URL: must(URL.canParse, 'a URL such as https://api.example.com'),
+  ELASTICSEARCH_URL: eachMust(isEncodedUrl, 'a URL such as http://search:9200; write % in a password as %25'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: must(URL.canParse, 'a URL such as http://collector:4318'),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: must(URL.canParse, 'a URL such as http://collector:4318/v1/traces'),
+  OTEL_EXPORTER_OTLP_HEADERS: eachMust(
+    isHeader,
+    'a header `name=value`; write `%`, `,`, `;` and characters outside ASCII as %XX',
+  ),
+  REDIS_URL: must(
+    isEncodedUrl,
+    'a URL such as redis://redis:6379; write special characters in a password as %XX, or set REDIS_PASSWORD',
+  ),
+  TRUST_PROXY: checkRanges,
+  WEBHOOK_SECRET_KEY: must(isWebhookKey, '32 bytes in base64, as `openssl rand -base64 32` prints them'),
+  WEBHOOK_DENY: checkRanges,
+  CORS_ORIGINS: eachMust(isOrigin, 'an origin such as https://app.example.com, without a path'),
+  VERIFY_DNS_SERVERS: eachMust(isServerAddress, 'an IP address or address:port'),
+};
+
+const faultsOf = (name: string, value: string): string[] =>
+  (checks[name as keyof Config]?.(value) ?? []).map((fault) => `${name}: ${fault}`);
 
 export const readConfig = (): Config => parseConfig(process.env);
 
