@@ -15,11 +15,9 @@ export function define(command: Command): void {
 type Result = Migrated | { distributed: string[] };
 
 const run = (options: { distribute?: true }): Promise<Result> =>
-  withServer(async ({ ownerUrl }) => {
-    if (!options.distribute) return migrate(ownerUrl);
-    const { tables } = await distribute(ownerUrl);
-    return { distributed: tables };
-  });
+  withServer(async ({ ownerUrl }) =>
+    options.distribute ? { distributed: await distribute(ownerUrl) } : migrate(ownerUrl),
+  );
 
 function describe(result: Result): string {
   if ('distributed' in result)

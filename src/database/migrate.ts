@@ -218,16 +218,13 @@ async function record(tx: postgres.TransactionSql, migration: Migration, session
   if (count !== 1) throw new Error(`The connection was lost before ${migration.name} was applied; run migrate again`);
 }
 
-interface Distributed {
-  tables: string[];
-}
-
 /**
  * Distributes the tables over the machines of a Citus cluster, so that all rows of a customer are on one worker. Runs
  * in one transaction, for which requests to the service wait. Does nothing if the tables are already distributed.
+ * @returns the names of the tables that it has distributed
  * @throws Error if the database is not part of a Citus cluster, or if its schema does not match this program
  */
-export const distribute = (ownerUrl: string): Promise<Distributed> =>
+export const distribute = (ownerUrl: string): Promise<string[]> =>
   asMigrator(ownerUrl, async (sql, session) => {
     await requireCluster(sql);
     await requireCurrentSchema(sql);
@@ -235,7 +232,7 @@ export const distribute = (ownerUrl: string): Promise<Distributed> =>
     await removeLocalCopies(sql);
     // Citus does not copy statistics to the shards.
     for (const file of plannerAssumptions) await sql.unsafe(await readFile(join(ourMigrations, file), 'utf8'));
-    return { tables };
+    return tables;
   });
 
 const plannerAssumptions = ['0041_customers_of_one_size.sql', '0071_deals_of_one_size.sql'];
