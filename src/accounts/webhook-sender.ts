@@ -4,7 +4,7 @@ import { Agent, buildConnector, request, type Dispatcher } from 'undici';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../process/config.ts';
 import { within } from '../process/event-loop.ts';
-import type { DeliveryError } from '../schemas/webhooks.ts';
+import type { DeliveryError, TestResult } from '../schemas/webhooks.ts';
 import { openDns } from '../verification/mail-hosts.ts';
 import { hostOf, mayConnectTo, targetRules, type TargetRules } from './webhook-targets.ts';
 
@@ -17,11 +17,7 @@ export interface Message {
   secrets: readonly string[];
 }
 
-export interface Outcome {
-  ok: boolean;
-  status: number | null;
-  error: DeliveryError | null;
-  ms: number;
+export interface Outcome extends TestResult {
   /** Seconds after which the receiver wants a retry (`Retry-After`), or null. */
   retryAfter: number | null;
 }

@@ -1,38 +1,23 @@
 import type { FastifyBaseLogger } from 'fastify';
-import type { Catalog } from '../catalog/catalog.ts';
 import { openCatalog } from '../catalog/open.ts';
 import { readConfig, type Config } from '../process/config.ts';
 import { isDistributed } from '../database/citus.ts';
+import type { EmbeddedPostgres } from '../database/embedded-postgres.ts';
 import { openDatabase, type SharedDatabase, type Transaction } from '../database/db.ts';
 import { checkSchema } from '../database/migrations.ts';
 import { requireCustomer, type Customer } from '../queries/accounts/customers.ts';
 import { requireOwner, type OwnedTable } from '../queries/records/finders.ts';
 import { keyFromFile } from '../accounts/webhook-targets.ts';
 
-interface Server {
-  url: string;
-  ownerUrl: string;
-  owner: number | undefined;
-  watch(onEnd: (reason: string) => void): void;
-  close(): Promise<void>;
-}
+type Server = Omit<EmbeddedPostgres, 'serviceUrl' | 'superuserUrl'> & { url: string };
 
-export interface OpenServices {
-  config: Config;
-  db: SharedDatabase;
-  catalog: Catalog;
-  url: string;
-  ownerUrl: string;
-  /** Logs outages of the database from now on. Ends the process with exit code 1 if the embedded PostgreSQL ends. */
-  watchDatabase(log: FastifyBaseLogger): void;
-  close(): Promise<void>;
-}
+export type OpenServices = Awaited<ReturnType<typeof openServices>>;
 
 /**
  * Opens the database and the catalog. Without `DATABASE_URL`, uses the embedded PostgreSQL in `DATA_DIR`, and starts it
  * if necessary.
  */
-export async function openServices(given: Config = readConfig()): Promise<OpenServices> {
+export async function openServices(given: Config = readConfig()) {
   const server = await openServer(given);
   const config = await withWebhookKey(given);
   const db = await openPlanned(config, server.url);
@@ -42,6 +27,7 @@ export async function openServices(given: Config = readConfig()): Promise<OpenSe
     await db.close();
     await server.close();
   };
+  /** Logs outages of the database from now on. Ends the process with exit code 1 if the embedded PostgreSQL ends. */
   const watchDatabase = (log: FastifyBaseLogger) => {
     db.logOutages(log);
     if (server.owner !== undefined)

@@ -411,14 +411,9 @@ function expectation(schema: TProperties[string]): string {
   return 'must not be empty';
 }
 
-export interface ConfigReport {
-  settings: { name: string; value: string | null; from: 'environment' | 'file' | 'default' | 'not set' }[];
-  /** Unknown variables that look like one of this service, such as `RATE_LIMIT_DEFUALT`. */
-  unknown: string[];
-  without_effect: { name: string; because: string }[];
-}
+export type ConfigReport = ReturnType<typeof describeConfig>;
 
-export function describeConfig(variables: Record<string, string | undefined> = process.env): ConfigReport {
+export function describeConfig(variables: Record<string, string | undefined> = process.env) {
   const config = parseConfig(variables);
   const isSet = (name: string): boolean => (variables[name] ?? '') !== '';
   const settings = Object.keys(properties).map((name) => {
@@ -434,6 +429,7 @@ export function describeConfig(variables: Record<string, string | undefined> = p
     return { name, value: shown, from } as const;
   });
   const known = new Set([...Object.keys(properties), ...secrets.map((name) => `${name}_FILE`)]);
+  // Those that look like one of this service, such as `RATE_LIMIT_DEFUALT`.
   const unknown = Object.keys(variables).filter((name) => !known.has(name) && ownPrefix.test(name));
   const given = settings.filter(({ from }) => from === 'environment' || from === 'file');
   const without_effect = given.flatMap(({ name }) =>
