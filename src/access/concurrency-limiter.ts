@@ -69,9 +69,7 @@ export interface ConcurrencyLimits {
 
 type Patience = Pick<Requester, 'signal' | 'retryTimeoutMs' | 'waitMs'>;
 
-interface Waiter {
-  admit: () => void;
-}
+type Admit = () => void;
 
 /**
  * Limits how many operations use a resource (such as the database) at the same time, and how many wait for it. Shares
@@ -85,8 +83,8 @@ export class ConcurrencyLimiter {
   readonly #maxWaitMs: number;
   readonly #inside: FairSemaphore;
   readonly #queue: FairSemaphore;
-  /** The waiting operations of each customer, in order of arrival. The first customer in the map is served next. */
-  readonly #waiting = new Map<SlotHolder, Set<Waiter>>();
+  /** What admits the waiting operations of each customer, in order of arrival. The first customer is served next. */
+  readonly #waiting = new Map<SlotHolder, Set<Admit>>();
   #closed = false;
   #emptied: (() => void) | undefined;
 
@@ -113,27 +111,28 @@ export class ConcurrencyLimiter {
    * @throws DomainError `unavailable` if the wait takes too long, too many operations are waiting, or the limiter is
    * closed
    */
-  async run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
-    requester.signal?.throwIfAborted();
-    const waiting = this.#enter(requester.customerId, requester);
-    if (waiting) await waiting;
-    return unlessAborted(this.#runInside(requester.customerId, work), requester.signal);
+  run<T>(requester: Requester, work: () => Promise<T>): Promise<T> {
+    return this.#run(requester.customerId, requester, work);
   }
 
   /**
    * Runs `work` that belongs to no customer, as soon as the limits allow it. Each call counts as a separate customer.
    */
-  async runAlone<T>(work: () => Promise<T>): Promise<T> {
-    const holder = Symbol('work');
-    const waiting = this.#enter(holder, {});
-    if (waiting) await waiting;
-    return this.#runInside(holder, work);
+  runAlone<T>(work: () => Promise<T>): Promise<T> {
+    return this.#run(Symbol('work'), {}, work);
   }
 
   close(): Promise<void> {
     this.#closed = true;
     if (this.inside === 0) return Promise.resolve();
     return new Promise((resolve) => (this.#emptied = resolve));
+  }
+
+  async #run<T>(holder: SlotHolder, patience: Patience, work: () => Promise<T>): Promise<T> {
+    patience.signal?.throwIfAborted();
+    const waiting = this.#enter(holder, patience);
+    if (waiting) await waiting;
+    return unlessAborted(this.#runInside(holder, work), patience.signal);
   }
 
   async #runInside<T>(holder: SlotHolder, work: () => Promise<T>): Promise<T> {
@@ -161,15 +160,15 @@ export class ConcurrencyLimiter {
     if (!this.#queue.tryTake(holder)) throw this.#refusal();
     const start = performance.now();
     const { promise, resolve: admit, reject } = Promise.withResolvers<void>();
-    const waiter = { admit };
-    this.#queueOf(holder).add(waiter);
+    const line = this.#waiting.get(holder) ?? new Set();
+    this.#waiting.set(holder, line.add(admit));
     const maxWaitMs = patience.waitMs ?? Math.min(this.#maxWaitMs, patience.retryTimeoutMs ?? Infinity);
     const timer = maxWaitMs < Infinity ? setTimeout(() => reject(this.#refusal()), maxWaitMs) : undefined;
     try {
       await unlessAborted(promise, patience.signal);
     } catch (error) {
       // Admitted and aborted in the same tick: release the slot.
-      if (!this.#withdraw(holder, waiter)) this.#leave(holder);
+      if (!this.#withdraw(holder, admit)) this.#leave(holder);
       throw error;
     } finally {
       clearTimeout(timer);
@@ -185,15 +184,9 @@ export class ConcurrencyLimiter {
     return unavailable('The service is at its limit');
   }
 
-  #queueOf(holder: SlotHolder): Set<Waiter> {
-    const line = this.#waiting.get(holder) ?? new Set();
-    this.#waiting.set(holder, line);
-    return line;
-  }
-
-  #withdraw(holder: SlotHolder, waiter: Waiter): boolean {
+  #withdraw(holder: SlotHolder, admit: Admit): boolean {
     const line = this.#waiting.get(holder);
-    if (!line?.delete(waiter)) return false;
+    if (!line?.delete(admit)) return false;
     if (line.size === 0) this.#waiting.delete(holder);
     this.#queue.release(holder);
     return true;
@@ -207,19 +200,18 @@ export class ConcurrencyLimiter {
 
   #admitWaiters(): void {
     for (let next = this.#takeNext(); next; next = this.#takeNext()) {
-      const [holder, line, waiter] = next;
-      this.#withdraw(holder, waiter);
+      const [holder, line, admit] = next;
+      this.#withdraw(holder, admit);
       // The holder's next waiter comes after those of all other holders.
       if (this.#waiting.delete(holder)) this.#waiting.set(holder, line);
-      waiter.admit();
+      admit();
     }
   }
 
   /** Takes a slot for the next waiting operation that may start. Returns undefined if none may. */
-  #takeNext(): [SlotHolder, Set<Waiter>, Waiter] | undefined {
+  #takeNext(): [SlotHolder, Set<Admit>, Admit] | undefined {
     for (const [holder, line] of this.#waiting) {
-      const waiter = line.values().next().value!;
-      if (this.#inside.tryTake(holder)) return [holder, line, waiter];
+      if (this.#inside.tryTake(holder)) return [holder, line, line.values().next().value!];
     }
     return undefined;
   }
