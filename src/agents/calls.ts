@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Static } from '@sinclair/typebox';
 import type { InjectOptions } from 'fastify';
 import type { InsideAnswer } from '../plugins/requester.ts';
 import type { Activity } from '../schemas/activities.ts';
@@ -7,22 +8,16 @@ import type { Company } from '../schemas/companies.ts';
 import type { JobItem } from '../schemas/jobs.ts';
 import type { List } from '../schemas/lists.ts';
 import type { Prospect } from '../schemas/prospects.ts';
+import type { ErrorBody, Refusal, ShortageBody } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { tools, type Arguments, type ToolName } from './tools.ts';
 
 export class AgentError extends Error {}
 
-interface ErrorBody {
-  code?: string;
-  message: string;
-  errors?: { path: string; message: string }[];
-  required?: number;
-  available?: number;
-  pool?: string;
-}
+type Refused = Partial<Static<typeof ErrorBody> & Static<typeof ShortageBody>> & Static<typeof Refusal>;
 
 function errorText({ body, headers }: Pick<InsideAnswer, 'body' | 'headers'>): string {
-  const { code = '', message, errors = [], required, available, pool } = body as ErrorBody;
+  const { code = '', message, errors = [], required, available, pool } = body as Refused;
   const faults = errors.slice(0, 10).map((fault) => `${argumentOf(fault.path)}: ${fault.message}`);
   const advice = (advices[code] ?? '').replace('{seconds}', String(headers['retry-after'] ?? 1));
   const numbers = required === undefined ? '' : `Required: ${required}, available: ${available}, pool: ${pool}.`;
@@ -156,6 +151,12 @@ const post = (url: string, payload: object, headers = {}): InjectOptions => ({
   headers: { 'content-type': 'application/json', ...headers },
 });
 
+const get = (url: string): InjectOptions => ({ method: 'GET', url: base + url });
+
+const patch = (url: string, payload: object): InjectOptions => ({ ...post(url, payload), method: 'PATCH' });
+
+const answer = async (send: Send, call: InjectOptions): Promise<string> => JSON.stringify((await send(call)).body);
+
 const paging = ({ limit = 10, cursor }: { limit?: number; cursor?: string }) => ({
   limit,
   ...(cursor === undefined ? {} : { cursor }),
@@ -196,15 +197,16 @@ const canonical = (value: unknown): string =>
   );
 
 /**
- * Sends a POST that takes effect once for each `request_id`. Returns the response as JSON, with `replayed` if it is the
- * response to an earlier call.
+ * Sends a POST that takes effect once for each `request_id`, or each time without one. Returns the response as JSON,
+ * with `replayed` if it is the response to an earlier call.
  */
-async function once(send: Send, requestId: string, url: string, body: object): Promise<string> {
+async function once(send: Send, requestId: string | undefined, url: string, body: object): Promise<string> {
+  if (requestId === undefined) return answer(send, post(url, body));
   const key = `agent-${createHash('sha256').update(requestId).digest('hex')}`;
   const call = { ...post(url, {}, { 'idempotency-key': key }), payload: canonical(body) };
-  const { body: answer, headers } = await send(call);
+  const { body: answered, headers } = await send(call);
   const replayed = headers['idempotency-replayed'] === 'true';
-  return JSON.stringify(replayed ? { ...(answer as object), replayed } : answer);
+  return JSON.stringify(replayed ? { ...(answered as object), replayed } : answered);
 }
 
 function unlocking({
@@ -227,23 +229,14 @@ function unlocking({
 
 export const runs: { readonly [N in ToolName]: Run<N> } = {
   search_contacts: (send, args) => page(send, post('/contacts/list', listBody(args)), 'contacts', contactRow),
-  get_contact: async (send, { id }) =>
-    JSON.stringify((await send({ method: 'GET', url: `${base}/contacts/${id}` })).body),
-  create_contact: async (send, { request_id, ...contact }) => {
-    const body = { phone_numbers: [], ...contact };
-    if (request_id !== undefined) return once(send, request_id, '/contacts', body);
-    return JSON.stringify((await send(post('/contacts', body))).body);
-  },
-  update_contact: async (send, { id, ...patch }) =>
-    JSON.stringify((await send({ ...post(`/contacts/${id}`, patch), method: 'PATCH' })).body),
+  get_contact: (send, { id }) => answer(send, get(`/contacts/${id}`)),
+  create_contact: (send, { request_id, ...contact }) =>
+    once(send, request_id, '/contacts', { phone_numbers: [], ...contact }),
+  update_contact: (send, { id, ...changes }) => answer(send, patch(`/contacts/${id}`, changes)),
   search_companies: (send, args) => page(send, post('/company/list', listBody(args)), 'companies', companyRow),
   list_lists: (send, args) => page(send, post('/list-contact/list', paging(args)), 'lists', listRow),
-  add_to_list: async (send, args) =>
-    JSON.stringify((await send(post('/list-contact-details/add-contacts', args))).body),
-  add_note: async (send, { request_id, ...activity }) => {
-    if (request_id !== undefined) return once(send, request_id, '/activities', activity);
-    return JSON.stringify((await send(post('/activities', activity))).body);
-  },
+  add_to_list: (send, args) => answer(send, post('/list-contact-details/add-contacts', args)),
+  add_note: (send, { request_id, ...activity }) => once(send, request_id, '/activities', activity),
   list_tasks: (send, { company_id, assigned_to, contact_id, opportunity_id, is_overdue, ...rest }) => {
     const of = { assigned_to, contact_id, opportunity_id, company_or_its_contacts: company_id };
     const filters = { ...of, is_overdue, is_done: false };
@@ -251,16 +244,16 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
     return page(send, post('/activities/list', body), 'tasks', taskRow);
   },
   complete_task: async (send, { id }) => {
-    const { body } = await send({ method: 'GET', url: `${base}/activities/${id}` });
+    const { body } = await send(get(`/activities/${id}`));
     // The time at which it was done stays.
     const done = { done_at: (body as Activity).done_at ?? new Date().toISOString() };
-    return JSON.stringify((await send({ ...post(`/activities/${id}`, done), method: 'PATCH' })).body);
+    return answer(send, patch(`/activities/${id}`, done));
   },
   search_prospects: (send, { filters = {}, all_contacts = false, ...rest }) =>
     page(send, post('/prospect/list', { filters, all_contacts, paginate: paging(rest) }), 'prospects', prospectRow),
   estimate_unlock: async (send, args) => {
     const { url, body } = unlocking(args);
-    return JSON.stringify((await send(post(url, { ...body, dry_run: true }))).body);
+    return answer(send, post(url, { ...body, dry_run: true }));
   },
   unlock_prospects: (send, { request_id, ...args }) => {
     const { url, body } = unlocking(args);
@@ -268,18 +261,17 @@ export const runs: { readonly [N in ToolName]: Run<N> } = {
   },
   verify_emails: (send, { request_id, ...args }) => once(send, request_id, '/service-handler/verify-email', args),
   job_status: async (send, { id, results = false, ...rest }) => {
-    const { body: job } = await send({ method: 'GET', url: `${base}/service-handler/${id}` }).catch(
+    const { body: job } = await send(get(`/service-handler/${id}`)).catch((error: unknown) =>
       // An approval that was given has the answer of its call: there is the id of the job.
-      (error: unknown) =>
-        send({ method: 'GET', url: `${base}/approval/${id}` }).catch(() => {
-          throw error;
-        }),
+      send(get(`/approval/${id}`)).catch(() => {
+        throw error;
+      }),
     );
     if (!results || 'decided_at' in (job as object)) return JSON.stringify(job);
     const call = post(`/service-handler/${id}/results`, { paginate: paging(rest) });
     return page(send, call, 'results', itemRow, { job });
   },
-  credits: async (send) => JSON.stringify((await send({ method: 'GET', url: `${base}/customer/credits` })).body),
+  credits: (send) => answer(send, get('/customer/credits')),
 };
 
 export const toolNames = Object.keys(tools) as ToolName[];
