@@ -117,10 +117,7 @@ export interface ImportRequest {
   onNote?: (text: string) => unknown;
 }
 
-interface ImportProgress {
-  loaded: number;
-  bad: number;
-  suppressed: number;
+interface ImportProgress extends Pick<ImportState, 'loaded' | 'bad' | 'suppressed'> {
   resumed_at_line: number | null;
 }
 

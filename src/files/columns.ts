@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { TSchema } from '@sinclair/typebox';
 import { parseJson } from '../text/json.ts';
-import { trimText } from '../text/fold.ts';
-import { phoneText, type PhoneNumber } from './phones.ts';
+import { trimText, type PhoneNumber } from '../text/fold.ts';
+import { phoneText } from './phones.ts';
 import { InvalidCell, isNothing, quoted, type ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
 import * as files from '../schemas/files.ts';

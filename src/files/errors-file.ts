@@ -2,7 +2,7 @@ import { mayBeLiteral, type Cell } from './columns.ts';
 import { columnNames } from './header.ts';
 import { errorsHeaders, addedHeaders, recordHeader, type CsvLayout } from './layout.ts';
 import { trimText } from '../text/fold.ts';
-import type { ImportFormat } from '../schemas/imports.ts';
+import type { ImportFailure, ImportFormat } from '../schemas/imports.ts';
 import { unambiguous, type DecimalMark } from './values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
 
@@ -13,21 +13,13 @@ interface Original {
   cells: readonly Cell[];
 }
 
-export interface Failure {
-  line: number;
-  error?: string;
-  warning?: string;
-  /** Cells by column name (see `columnNames`). For NDJSON, the line of the file. */
-  record: Record<string, string> | string;
-}
-
 export interface FailedRecords {
   header: string;
   /**
    * Returns the CSV line of a record: its cells, line number and message. Cells beyond the header follow at the end.
    */
   lineOf(record: Original, message: Message): string;
-  failureOf(record: Original, message: Message): Failure;
+  failureOf(record: Original, message: Message): ImportFailure;
 }
 
 export function failedRecords(layout: CsvLayout | null, format: ImportFormat): FailedRecords {

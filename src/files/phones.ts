@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { CountryCode, parsePhoneNumberFromString } from 'libphonenumber-js/max';
 import otherNames from './country-names.json' with { type: 'json' };
 import { formats } from '../schemas/formats.ts';
-import { words, trimText } from '../text/fold.ts';
+import { words, trimText, type PhoneNumber } from '../text/fold.ts';
 
 /** Converts a country name to its ISO 3166-1 alpha-2 code. Returns `""` when the name is unknown or ambiguous. */
 export type CountryCodes = (name: string) => string;
@@ -101,11 +101,6 @@ function memoised(codeOf: CountryCodes): CountryCodes {
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];
   return code !== undefined && second === undefined && formats.country(code) ? code : '';
-}
-
-export interface PhoneNumber {
-  country_code: string;
-  number: string;
 }
 
 export const phoneText = ({ country_code, number }: PhoneNumber): string => `${country_code} ${number}`.trim();

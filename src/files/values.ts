@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { CustomType, InvalidValues } from '../schemas/imports.ts';
-import { fold, trimText, lengthOf } from '../text/fold.ts';
+import { fold, trimText, lengthOf, type PhoneNumber } from '../text/fold.ts';
 import {
   InvalidCell,
   isNothing,
@@ -16,7 +16,7 @@ import {
 import type { ValueKind } from './read-value.ts';
 import { validationFailed, type Fault } from '../errors.ts';
 import { pointerTo, tokensOf } from '../text/json.ts';
-import { phoneText, type CountryCodes, type PhoneNumber, type PhoneReader } from './phones.ts';
+import { phoneText, type CountryCodes, type PhoneReader } from './phones.ts';
 
 type CustomValue = string | number | boolean;
 

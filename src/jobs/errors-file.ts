@@ -4,10 +4,10 @@ import { conflict, DomainError } from '../errors.ts';
 import { all, type Column } from '../filters/columns.ts';
 import { encodeCursor, readPosition, scopeOf } from '../filters/cursor.ts';
 import { encoderOf, FileRefused } from '../files/encodings.ts';
-import { failedRecords, type Message, type Failure, type FailedRecords } from '../files/errors-file.ts';
+import { failedRecords, type Message, type FailedRecords } from '../files/errors-file.ts';
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
 import { fromStored } from '../files/stored-rows.ts';
-import type { ImportCreate } from '../schemas/imports.ts';
+import type { ImportCreate, ImportFailure } from '../schemas/imports.ts';
 import { readRows, type ChosenRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
 import { requireImport, requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
 import { findListNames } from '../queries/crm/lists.ts';
@@ -164,7 +164,7 @@ export async function readFailures(
   let after = Number(position?.values[0] ?? 0);
   const layout = await readLayout();
   const { failureOf } = failedRecords(layout, found.format);
-  const failures: Failure[] = cursor === undefined ? warningsOfFile(layout) : [];
+  const failures: ImportFailure[] = cursor === undefined ? warningsOfFile(layout) : [];
   const nextCursor = () => encodeCursor(scope, { id: found.id, values: [after] });
   for (let length = 0; failures.length < limit && length <= pageLength;) {
     const part = { after, limit: limit - failures.length, chosen: 'failed', bytes: pageLength } as const;
@@ -184,7 +184,7 @@ export async function readFailures(
   return { failures, nextCursor: nextCursor() };
 }
 
-function footerOf(layout: CsvLayout | null): Failure[] {
+function footerOf(layout: CsvLayout | null): ImportFailure[] {
   const keys = columnNames(layout?.headers ?? []);
   return (layout?.footer ?? []).map(({ line, column, text }) => ({
     line,
@@ -197,7 +197,7 @@ function footerOf(layout: CsvLayout | null): Failure[] {
  * Returns the warnings about the whole file as one entry for line 1. Examples: wrong characters, columns without a
  * field.
  */
-function warningsOfFile(layout: CsvLayout | null): Failure[] {
+function warningsOfFile(layout: CsvLayout | null): ImportFailure[] {
   // Before the whole file is read, nothing is left out.
   if (!layout?.omitted) return [];
   const left = leftOut(layout);

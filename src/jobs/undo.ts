@@ -85,10 +85,8 @@ const maxTried = 1_000;
 const trialLockMs = 500;
 const trialStatementTimeoutMs = 3_000;
 
-interface Kept {
+interface Kept extends Pick<Effect, 'noun' | 'id'> {
   reason: Outcome['reason'] | undefined;
-  noun: EventNoun;
-  id: string;
   fields: readonly string[];
 }
 

@@ -12,7 +12,7 @@ import type { User } from '../schemas/accounts.ts';
 import { eventNouns, type Change, type EventActor, type EventNoun } from '../schemas/events.ts';
 import type { Detail } from '../schemas/opportunities.ts';
 import { allJobs, finalStatuses, type Job } from '../schemas/jobs.ts';
-import type { PhoneNumber } from '../files/phones.ts';
+import type { PhoneNumber } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPath } from './base/layout.ts';
 import { cursorPager, filters, filterChoice } from './base/forms.ts';

@@ -1,8 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Failure } from '../files/errors-file.ts';
 import { columnNames } from '../files/header.ts';
 import type { CsvLayout } from '../files/layout.ts';
-import { ImportPatch, type Import, type ImportPreview } from '../schemas/imports.ts';
+import { ImportPatch, type Import, type ImportFailure, type ImportPreview } from '../schemas/imports.ts';
 import { forMembers, addPage, addAction, question, listPage, type Answer } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, sentText, pageNumberOf, type Fields } from './base/requests.ts';
@@ -36,22 +35,22 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { decideByFile, importUpload, section, createWithFile, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
-function failureTable(found: Import, layout: CsvLayout | null, failures: readonly Failure[]): Html {
+function failureTable(found: Import, layout: CsvLayout | null, failures: readonly ImportFailure[]): Html {
   const [would, what] = found.dry_run ? ['would be ', 'What would happen'] : ['', 'What happened'];
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
-  const happened = ({ error = '', warning = error }: Failure): Html =>
+  const happened = ({ error = '', warning = error }: ImportFailure): Html =>
     twoLines(
       `${would}${error ? 'left out' : 'written, with a value left out'}`,
       html`${inWords(found.object, warning).replaceAll(': is missing', ' is missing')}`,
     );
   const valueOf =
     (header: string) =>
-    ({ record }: Failure) =>
+    ({ record }: ImportFailure) =>
       html`${shortened((typeof record === 'string' ? record : record[header]) ?? '', 200)}`;
-  const columns: readonly Column<Failure>[] = [
+  const columns: readonly Column<ImportFailure>[] = [
     ['Line', ({ line }) => String(line), 'number'],
     [what, happened, 'long'],
-    ...headers.slice(0, 30).map((header): Column<Failure> => [header, valueOf(header)]),
+    ...headers.slice(0, 30).map((header): Column<ImportFailure> => [header, valueOf(header)]),
   ];
   return html`<div class="rows">!${table('Records to look at', columns, failures)}</div>`;
 }

@@ -1,7 +1,7 @@
 import type { Fault } from '../errors.ts';
 import type { DetailedPreview } from '../jobs/preview-import.ts';
 import type { ImportState } from '../queries/jobs/imports.ts';
-import type { PhoneNumber } from '../files/phones.ts';
+import type { PhoneNumber } from '../text/fold.ts';
 import { customKey } from '../schemas/filters.ts';
 import { fieldOfMapped, importedKinds, type Mapping, type Import, type InvalidValues } from '../schemas/imports.ts';
 import type { ImportPatch, ImportPreview, MappedField, ImportObject, MappingOrigin } from '../schemas/imports.ts';

@@ -352,6 +352,7 @@ export const ImportFailure = wire.Named('ImportFailure', {
       'The cells of the record by header; of an NDJSON file the line. Of several columns with the same header, the second is `Phone (2)`.',
   }),
 });
+export type ImportFailure = Static<typeof ImportFailure>;
 
 export const ErrorsFile = {
   description:

@@ -29,11 +29,11 @@ import { listUsers } from '../../queries/accounts/users.ts';
 import { listDeclared } from '../../queries/records/custom-fields.ts';
 import { fieldWord, countryChoices, currencyChoices, phoneNumber } from '../base/words.ts';
 import { aboutOf, companyKind, type RecordKind, type ShownRecord, type FormField } from './kinds.ts';
-import { phoneReader, type PhoneNumber } from '../../files/phones.ts';
+import { phoneReader } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField, type DeclaredType } from '../../schemas/wire.ts';
 import type { Company } from '../../schemas/companies.ts';
 import type { Contact, ContactCreate } from '../../schemas/contacts.ts';
-import { externalName, fold } from '../../text/fold.ts';
+import { externalName, fold, type PhoneNumber } from '../../text/fold.ts';
 import type { User } from '../../schemas/accounts.ts';
 
 interface Editable<Row> {

@@ -7,10 +7,13 @@ import { movedCredits } from '../../process/metrics.ts';
 import { isAfter, limitAndOffset, pageById, type PageOrCursor, type RecordPage } from '../records/finders.ts';
 import { addToJournal } from '../records/journal.ts';
 
-interface KeyAmount {
-  apiKeyId: string;
+export interface Amount {
   pool: Pool;
   amount: number;
+}
+
+interface KeyAmount extends Amount {
+  apiKeyId: string;
 }
 
 type Sums = Record<SpendCap['per'], number>;
@@ -123,11 +126,6 @@ export async function insertBalances(sql: Transaction, customerId: string): Prom
     insert into credit_balances (customer_id, pool)
     select ${customerId}, pool
     from unnest(${pools}::text[]) as pool`;
-}
-
-export interface Amount {
-  pool: Pool;
-  amount: number;
 }
 
 interface Reservation extends Amount, Pick<Spender, 'apiKeyId' | 'maxCredits'> {}

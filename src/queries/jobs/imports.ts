@@ -19,7 +19,6 @@ import {
   type ImportCreate,
   type ImportObject,
   type ImportPatch,
-  type ImportStatus,
   type ImportChange,
 } from '../../schemas/imports.ts';
 import type { Scope } from '../../schemas/scopes.ts';
@@ -289,10 +288,7 @@ const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
   remembered, invalid_values, ignore_unknown, has_header, list_ids, takes_notes as "takesNotes"`;
 
-export interface ImportState extends ImportSettings, StoredFile {
-  status: ImportStatus;
-  failed: number;
-  warnings: number;
+export interface ImportState extends ImportSettings, StoredFile, Pick<Import, 'status' | 'failed' | 'warnings'> {
   is_kept: boolean;
   is_awaited: boolean;
   is_automatic: boolean;
@@ -440,14 +436,7 @@ export async function endReading(
   await deleteFile(sql, customerId, id);
 }
 
-export interface ImportCounts {
-  created: number;
-  updated: number;
-  unchanged: number;
-  failed: number;
-  /** Number of records with warnings, except failed records. */
-  warnings: number;
-}
+export type ImportCounts = Pick<Import, 'created' | 'updated' | 'unchanged' | 'failed' | 'warnings'>;
 
 export async function saveWritten(
   sql: Transaction,

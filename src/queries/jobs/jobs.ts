@@ -32,18 +32,11 @@ export interface Reusing {
 
 export const reuseHoursOf = ({ request }: Pick<JobRow, 'request'>): number => (request as Reusing).reuse_hours ?? 0;
 
-export interface JobRow {
+export interface JobRow extends Pick<Job, 'id' | 'type' | 'sync_crm' | 'total' | 'succeeded' | 'failed' | 'skipped'> {
   customer_id: string;
-  id: string;
-  type: JobType;
-  sync_crm: boolean;
   request: unknown;
   pool: Pool;
-  total: number;
   cost: number;
-  succeeded: number;
-  failed: number;
-  skipped: number;
   /** Credits reserved for the job, including those already charged. */
   reserved: number;
   charged: number;
@@ -69,15 +62,10 @@ export const jobColumns = (sql: Queryable) => sql`
   failures, actor, request_id, waiting_since is not null as is_waiting,
   coalesce(due_at - waiting_since >= interval '1 hour', false) as has_waited`;
 
-export interface NewJob {
+export interface NewJob extends Pick<JobRow, 'type' | 'sync_crm' | 'total' | 'cost' | 'reserved'> {
   /** Id of the API key whose spend caps limit the job. Null: no key started the job. */
   api_key_id: string | null;
-  type: JobType;
-  sync_crm: boolean;
   request: object;
-  total: number;
-  cost: number;
-  reserved: number;
 }
 
 /**
@@ -119,13 +107,9 @@ export async function setJobTotal(
       and id = ${jobId}`;
 }
 
-export interface NewResult {
+export interface NewResult
+  extends Pick<JobItem, 'item' | 'status' | 'charged'>, Partial<Pick<JobItem, 'contact_id' | 'reason'>> {
   position: number;
-  item: string;
-  contact_id?: string | null;
-  status: ItemStatus;
-  reason?: ItemReason | null;
-  charged: number;
   result?: object | null;
   /** Verified address, folded (lower case, no accents). Only set if later jobs can reuse the result. */
   verified_address?: string | null;
