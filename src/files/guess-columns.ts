@@ -1,7 +1,7 @@
 import type { ImportObject } from '../schemas/imports.ts';
 import type { DeclaredField } from '../schemas/wire.ts';
 import { domainOf } from '../text/domains.ts';
-import { fold, words } from '../text/fold.ts';
+import { fold, words, wordSet } from '../text/fold.ts';
 import { findEmails, isNothing, readYear } from './read-value.ts';
 import type { RawRecord } from './record-formats.ts';
 import type { CountryCodes } from './phones.ts';
@@ -29,18 +29,14 @@ const share = (contents: Contents, test: (text: string) => boolean): number =>
 const isUnique = (contents: Contents): boolean => new Set(contents).size === contents.length;
 
 /** Salutations and degrees, folded (lower case, no accents). Address books have them in a column `Title`. */
-const salutations = new Set(
-  'mr mrs ms miss mx sir dr drs prof professor herr herrn frau fraulein dipl ing mag med phil rer nat m mme mlle monsieur madame dott sr sra srta don dona lic'.split(
-    ' ',
-  ),
+const salutations = wordSet(
+  'mr mrs ms miss mx sir dr drs prof professor herr herrn frau fraulein dipl ing mag med phil rer nat m mme mlle monsieur madame dott sr sra srta don dona lic',
 );
 
 const isSalutation = (text: string): boolean => words(text).every((word) => salutations.has(word));
 
-const states = new Set(
-  'open closed active inactive new old pending done won lost lead customer prospect true false yes no offen geschlossen aktiv inaktiv'.split(
-    ' ',
-  ),
+const states = wordSet(
+  'open closed active inactive new old pending done won lost lead customer prospect true false yes no offen geschlossen aktiv inaktiv',
 );
 
 const doesNotThrow = (read: () => unknown): boolean => {
@@ -77,12 +73,10 @@ const tests: Record<string, (contents: Contents, codeOf: CountryCodes) => boolea
 const canHold = (field: string, contents: Contents, codeOf: CountryCodes): boolean =>
   contents.length === 0 || (tests[field]?.(contents, codeOf) ?? true);
 
-const othersWords = new Set(
-  (
-    'owner besitzer inhaber eigentumer zustandig betreuer bearbeiter assigned assignee manager vorgesetzter assistant assistent assistenz created creator ' +
+const othersWords = wordSet(
+  'owner besitzer inhaber eigentumer zustandig betreuer bearbeiter assigned assignee manager vorgesetzter assistant assistent assistenz created creator ' +
     'modified updated erstellt geandert sender absender referrer partner spouse proprietaire responsable proprietario propietario gerente ' +
-    'language sprache langue idioma locale nationality nationalitat staatsangehorigkeit nationalite nacionalidad birthplace geburtsort'
-  ).split(' '),
+    'language sprache langue idioma locale nationality nationalitat staatsangehorigkeit nationalite nacionalidad birthplace geburtsort',
 );
 
 const isOfOthers = (header: string): boolean =>

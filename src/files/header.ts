@@ -5,7 +5,7 @@ import { companyTable } from '../schemas/companies.ts';
 import { contactTable } from '../schemas/contacts.ts';
 import { OpportunityCreate, opportunityTable } from '../schemas/opportunities.ts';
 import { ProductCreate, productTable } from '../schemas/products.ts';
-import { words, trimText } from '../text/fold.ts';
+import { words, wordSet, trimText } from '../text/fold.ts';
 import { yieldToEventLoop } from '../process/event-loop.ts';
 import type { Cell } from './columns.ts';
 import usual from './headers.json' with { type: 'json' };
@@ -51,10 +51,8 @@ export const headerKey = (header: string): string => words(header).join('');
 
 const keysOf = (names: string): string[] => names.split('|').map(headerKey);
 
-const iberian = new Set(
-  'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco'.split(
-    ' ',
-  ),
+const iberian = wordSet(
+  'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco',
 );
 
 export const isIberian = (headers: readonly string[]): boolean =>

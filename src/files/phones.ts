@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache';
 import type { CountryCode, parsePhoneNumberFromString } from 'libphonenumber-js/max';
 import otherNames from './country-names.json' with { type: 'json' };
 import { formats } from '../schemas/formats.ts';
-import { words, trimText, type PhoneNumber } from '../text/fold.ts';
+import { words, wordSet, trimText, type PhoneNumber } from '../text/fold.ts';
 
 /** Converts a country name to its ISO 3166-1 alpha-2 code. Returns `""` when the name is unknown or ambiguous. */
 export type CountryCodes = (name: string) => string;
@@ -65,22 +65,20 @@ function put(codes: Map<string, Set<string>>, key: string, code: string): void {
   codes.set(key, (codes.get(key) ?? new Set()).add(code));
 }
 
-const wordsOf = (text: string): ReadonlySet<string> => new Set(text.split(' '));
+const connectors = wordSet('of the and de du des del d da do di la le les l el und et y e');
 
-const connectors = wordsOf('of the and de du des del d da do di la le les l el und et y e');
-
-const forms = wordsOf(
+const forms = wordSet(
   'republic republik bundesrepublik republique republica repubblica kingdom konigreich royaume reino regno state staat etat estado stato ' +
     'commonwealth principality furstentum principaute principado duchy grossherzogtum sultanate emirate union confederation federation',
 );
 
-const formWords = wordsOf(
+const formWords = wordSet(
   'islamic federal federative federativa federale democratic people s plurinational bolivarian united cooperative co operative arab ' +
     `socialist independent oriental eastern hashemite grand ${[...connectors].join(' ')}`,
 );
 
 /** Names that several countries share, unless the form of government is named, as in `Republic of Korea`. */
-const severalOf = wordsOf('china congo korea georgia');
+const severalOf = wordSet('china congo korea georgia');
 
 const inAnyOrder = (all: readonly string[]): string =>
   all

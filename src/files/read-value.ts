@@ -1,6 +1,6 @@
 import { isEmailAddress } from '../schemas/formats.ts';
 import { domainOf } from '../text/domains.ts';
-import { trimText } from '../text/fold.ts';
+import { trimText, wordSet } from '../text/fold.ts';
 
 export class InvalidCell extends Error {}
 
@@ -124,16 +124,12 @@ export function readUrl(text: string): string {
   return text;
 }
 
-const particles = new Set(
-  "van von der den de del della di da do dos das du la le les los las ter ten te zu zur zum vom af av ben bin ibn al el bint mac st st. ’t 't".split(
-    ' ',
-  ),
+const particles = wordSet(
+  "van von der den de del della di da do dos das du la le les los las ter ten te zu zur zum vom af av ben bin ibn al el bint mac st st. ’t 't",
 );
 
-const titles = new Set(
-  'herr herrn frau fräulein mr mrs ms miss mx sir mme mlle monsieur madame sr sra srta don doña dott dott.ssa avv dr drs dra prof professor professorin profa univ priv doz dipl mag maga ddr dkfm lic rev'.split(
-    ' ',
-  ),
+const titles = wordSet(
+  'herr herrn frau fräulein mr mrs ms miss mx sir mme mlle monsieur madame sr sra srta don doña dott dott.ssa avv dr drs dra prof professor professorin profa univ priv doz dipl mag maga ddr dkfm lic rev',
 );
 
 /** Matches words that are a title only with a final dot. Without it, they could be names. */
@@ -146,11 +142,9 @@ const joinedTitle = /^(?:dipl|dr|prof|univ|priv|hon)\.?-\p{L}/iu;
 const titleSubject =
   /^(?:(?:med|rer|nat|phil|jur|iur|oec|pol|habil|techn|theol|vet|dent|agr|paed|soc|sc|ing|mont|publ|h|c|h\.c|mult)\.|hc|\((?:fh|ba|dh|uni|tu|h\.?c\.?)\))$/i;
 
-const generations = new Set('jr sr ii iii iv'.split(' '));
-const degrees = new Set(
-  'phd dphil md mba emba esq ma mas ms msc mse meng med mfa mph mpa mpp mphil mtech ba bs bsc beng bed bba bcom btech llm llb jd dds dmd dvm dba edd psyd pharmd dnp do rn bsn msn np pa cpa cfa cfp cma pmp cissp cisa cism csm pe pmi shrm-cp shrm-scp phr sphr fca aca acca mrics frcs mbe obe cbe qc kc ret dipl-ing diplom mmag'.split(
-    ' ',
-  ),
+const generations = wordSet('jr sr ii iii iv');
+const degrees = wordSet(
+  'phd dphil md mba emba esq ma mas ms msc mse meng med mfa mph mpa mpp mphil mtech ba bs bsc beng bed bba bcom btech llm llb jd dds dmd dvm dba edd psyd pharmd dnp do rn bsn msn np pa cpa cfa cfp cma pmp cissp cisa cism csm pe pmi shrm-cp shrm-scp phr sphr fca aca acca mrics frcs mbe obe cbe qc kc ret dipl-ing diplom mmag',
 );
 
 interface FullName {
@@ -253,14 +247,12 @@ function startOfLast(words: readonly string[], end: number): number {
   return Math.max(0, start);
 }
 
-const secondFirstNames = new Set(
-  'maría maria josé jose luis luís carlos antonio antónio manuel jesús jesus ángel angel juan joão joao francisco javier miguel fernando pablo alberto ignacio isabel carmen teresa pilar dolores cristina luisa luísa elena'.split(
-    ' ',
-  ),
+const secondFirstNames = wordSet(
+  'maría maria josé jose luis luís carlos antonio antónio manuel jesús jesus ángel angel juan joão joao francisco javier miguel fernando pablo alberto ignacio isabel carmen teresa pilar dolores cristina luisa luísa elena',
 );
 
-const withTwoFamilyNames = new Set(
-  'ES MX AR CO PE VE CL EC GT CU BO DO HN PY SV NI CR PR PA UY GQ PT BR AO MZ CV GW ST'.split(' '),
+const withTwoFamilyNames = wordSet(
+  'ES MX AR CO PE VE CL EC GT CU BO DO HN PY SV NI CR PR PA UY GQ PT BR AO MZ CV GW ST',
 );
 
 export const hasTwoFamilyNamesIn = (country: string): boolean => withTwoFamilyNames.has(country);

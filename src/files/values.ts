@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { CustomType, InvalidValues } from '../schemas/imports.ts';
-import { fold, trimText, lengthOf, type PhoneNumber } from '../text/fold.ts';
+import { fold, trimText, lengthOf, wordSet, type PhoneNumber } from '../text/fold.ts';
 import {
   InvalidCell,
   isNothing,
@@ -127,8 +127,8 @@ export function unambiguous(text: string, mark: DecimalMark): string {
   return Number.isInteger(number) ? String(number) : number.toFixed(4);
 }
 
-const yes = new Set('true yes y 1 x ja wahr j oui vrai si sí verdadero'.split(' '));
-const no = new Set('false no n 0 nein falsch non faux falso'.split(' '));
+const yes = wordSet('true yes y 1 x ja wahr j oui vrai si sí verdadero');
+const no = wordSet('false no n 0 nein falsch non faux falso');
 
 function readBoolean(text: string): boolean {
   const word = text.toLowerCase();

@@ -58,6 +58,8 @@ export function fold(text: string): string {
 
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
+export const wordSet = (list: string): ReadonlySet<string> => new Set(list.split(' '));
+
 // eslint-disable-next-line no-control-regex
 const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
@@ -230,7 +232,7 @@ const legalForms: Record<string, string> = {
   other: 'jsc ojsc cjsc pjsc fze fzco fzllc dmcc wll saog',
 };
 
-const leadingForms = new Set('ооо оао зао пао ао тоо тов ooo oao zao pao pt uab sia aktiebolaget'.split(' '));
+const leadingForms = wordSet('ооо оао зао пао ао тоо тов ooo oao zao pao pt uab sia aktiebolaget');
 
 const joinedForms = (
   '株式会社 有限会社 合同会社 合資会社 合名会社 一般社団法人 ' +
