@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { textFields, wordFields, type TextField, type Prospect, type WordField } from '../schemas/prospects.ts';
-import { fold, words } from '../text/fold.ts';
+import { fold, memoize, words } from '../text/fold.ts';
 import { formerProfileKey, profileKey } from '../text/domains.ts';
 
 /**
@@ -20,26 +20,6 @@ export const fieldCodes = {
 } as const satisfies Record<TextField, string>;
 
 export type FieldCode<M extends TextField> = (typeof fieldCodes)[M];
-
-const limits = { halfSize: 10_000, longest: 64 };
-
-/**
- * Caches the results of a pure function for recent texts of at most `limits.longest` UTF-16 units. Callers share the
- * results and must not change them. When the cache is full, its older half is deleted.
- */
-export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
-  let recent = new Map<string, T>();
-  let older = recent;
-  return (text) => {
-    const known = recent.get(text);
-    if (known !== undefined) return known;
-    const result = older.get(text) ?? make(text);
-    if (text.length > limits.longest) return result;
-    if (recent.size >= limits.halfSize) [recent, older] = [new Map(), recent];
-    recent.set(text, result);
-    return result;
-  };
-}
 
 /*
  * Keys by which people of the catalog are found who are the same as somebody else: by the URL of the profile, and by each

@@ -5,7 +5,7 @@ import { fold, words, wordSet } from '../text/fold.ts';
 import { findEmails, isNothing, readYear } from './read-value.ts';
 import type { RawRecord } from './record-formats.ts';
 import type { CountryCodes } from './phones.ts';
-import { headerKey, namesOfFields, openNamesOf } from './header.ts';
+import { headerKey, namesOfFields, openNames } from './header.ts';
 
 type Contents = readonly string[];
 
@@ -190,7 +190,8 @@ export class ColumnGuesser {
    * name.
    */
   #byOpenName(open: readonly number[]): void {
-    for (const { keys, field, beside = [], without = [] } of openNamesOf[this.#input.object]) {
+    if (this.#input.object !== 'contacts') return;
+    for (const { keys, field, beside = [], without = [] } of openNames) {
       if (!beside.every((other) => this.#taken.has(other)) || without.some((other) => this.#taken.has(other))) continue;
       for (const i of open) if (keys.includes(headerKey(this.#input.headers[i]!))) this.#take(i, field);
     }

@@ -39,17 +39,18 @@ interface OpenName {
   without?: readonly string[];
 }
 
-const openNames: readonly (Omit<OpenName, 'keys'> & { names: string })[] = [
-  { names: 'Nombre', field: 'first_name', beside: ['last_name'] },
-  { names: 'Name|Nom', field: 'last_name', beside: ['first_name'] },
-  { names: 'Name|Nom|Nombre', field: 'full_name', without: ['first_name', 'last_name'] },
-  // Beside a job title, it is a salutation.
-  { names: 'Title|Titel|Titre', field: 'job_title' },
-];
-
 export const headerKey = (header: string): string => words(header).join('');
 
 const keysOf = (names: string): string[] => names.split('|').map(headerKey);
+
+/** Open names of contacts. The other objects have none. */
+export const openNames: readonly OpenName[] = [
+  { keys: keysOf('Nombre'), field: 'first_name', beside: ['last_name'] },
+  { keys: keysOf('Name|Nom'), field: 'last_name', beside: ['first_name'] },
+  { keys: keysOf('Name|Nom|Nombre'), field: 'full_name', without: ['first_name', 'last_name'] },
+  // Beside a job title, it is a salutation.
+  { keys: keysOf('Title|Titel|Titre'), field: 'job_title' },
+];
 
 const iberian = wordSet(
   'nombre nombres apellido apellidos correo pais ciudad puesto direccion telefono movil sobrenome apelido telefone celular cidade endereco',
@@ -96,13 +97,6 @@ export const namesOfFields: Record<ImportObject, ReadonlyMap<string, KnownName>>
       ['user.email', 'user.email|Owner|Deal owner|Assigned to'],
     ]),
   ]),
-};
-
-export const openNamesOf: Record<ImportObject, readonly OpenName[]> = {
-  contacts: openNames.map(({ names, ...rest }) => ({ keys: keysOf(names), ...rest })),
-  companies: [],
-  products: [],
-  opportunities: [],
 };
 
 const separators = [',', ';', '\t', '|'] as const;

@@ -1,4 +1,5 @@
 import { isEmailAddress } from '../schemas/formats.ts';
+import { isAscii } from '../text/domains.ts';
 import { fold, trimText } from '../text/fold.ts';
 import type { RawRecord } from './record-formats.ts';
 import type { Fault } from '../errors.ts';
@@ -138,7 +139,6 @@ const odd = new RegExp(
 );
 
 const betweenWords = /[\s,;()"]+/;
-const isAscii = /^[\0-\x7f]*$/; // eslint-disable-line no-control-regex
 
 /**
  * Share of words that match `odd` (among words with non-ASCII characters) above which the encoding is wrong. A single
@@ -155,7 +155,7 @@ export function misreadWord(texts: Iterable<string>): string | undefined {
   let first: string | undefined;
   for (const text of texts)
     for (const word of text.slice(0, 500).split(betweenWords)) {
-      if (isAscii.test(word)) continue;
+      if (isAscii(word)) continue;
       all += 1;
       if (!odd.test(word)) continue;
       found += 1;

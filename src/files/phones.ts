@@ -1,8 +1,7 @@
-import { LRUCache } from 'lru-cache';
 import type { CountryCode, parsePhoneNumberFromString } from 'libphonenumber-js/max';
 import otherNames from './country-names.json' with { type: 'json' };
 import { formats } from '../schemas/formats.ts';
-import { words, wordSet, trimText, type PhoneNumber } from '../text/fold.ts';
+import { memoize, words, wordSet, trimText, type PhoneNumber } from '../text/fold.ts';
 
 /** Converts a country name to its ISO 3166-1 alpha-2 code. Returns `""` when the name is unknown or ambiguous. */
 export type CountryCodes = (name: string) => string;
@@ -27,7 +26,7 @@ async function loadCodes(): Promise<CountryCodes> {
   for (const language of names.getSupportedLanguages())
     for (const [alpha2, given] of Object.entries(names.getNames(language, { select: 'all' })))
       for (const name of given) codes.add(name, alpha2);
-  return memoised((name) => codes.find(name));
+  return memoize((name) => codes.find(name));
 }
 
 const carSigns = 'A=AT B=BE BRD=DE D=DE E=ES F=FR H=HU I=IT L=LU N=NO P=PT S=SE';
@@ -85,16 +84,6 @@ const inAnyOrder = (all: readonly string[]): string =>
     .filter((word) => !connectors.has(word))
     .toSorted()
     .join(' ');
-
-function memoised(codeOf: CountryCodes): CountryCodes {
-  const known = new LRUCache<string, string>({ max: 1_000 });
-  return (name) => {
-    if (name.length > longestName) return '';
-    const code = known.get(name) ?? codeOf(name);
-    known.set(name, code);
-    return code;
-  };
-}
 
 function only(codes: Set<string> | undefined): string {
   const [code, second] = codes ?? [];

@@ -6,7 +6,7 @@ const domainName = new RegExp(String.raw`^${label}(?:\.${label})+$`, 'u');
 export const maxDomainLength = 253;
 
 // eslint-disable-next-line no-control-regex
-const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
+export const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
 
 /**
  * Returns an e-mail address with its domain in ASCII (RFC 5891), such as `ida@xn--mller-kva.example` for

@@ -1,4 +1,4 @@
-import { withAsciiDomain } from './domains.ts';
+import { isAscii, withAsciiDomain } from './domains.ts';
 
 export function lengthOf(text: string): number {
   let length = 0;
@@ -58,10 +58,27 @@ export function fold(text: string): string {
 
 export const words = (text: string): string[] => fold(text).match(/[\p{L}\p{M}\p{Nd}]+/gu) ?? [];
 
-export const wordSet = (list: string): ReadonlySet<string> => new Set(list.split(' '));
+const cacheLimits = { halfSize: 10_000, longest: 64 };
 
-// eslint-disable-next-line no-control-regex
-const isAscii = (text: string): boolean => /^[\0-\x7f]*$/.test(text);
+/**
+ * Caches the results of a pure function for recent texts of at most `cacheLimits.longest` UTF-16 units. Callers share
+ * the results and must not change them. When the cache is full, its older half is deleted.
+ */
+export function memoize<T extends string | object>(make: (text: string) => T): (text: string) => T {
+  let recent = new Map<string, T>();
+  let older = recent;
+  return (text) => {
+    const known = recent.get(text);
+    if (known !== undefined) return known;
+    const result = older.get(text) ?? make(text);
+    if (text.length > cacheLimits.longest) return result;
+    if (recent.size >= cacheLimits.halfSize) [recent, older] = [new Map(), recent];
+    recent.set(text, result);
+    return result;
+  };
+}
+
+export const wordSet = (list: string): ReadonlySet<string> => new Set(list.split(' '));
 
 /**
  * Converts domains of e-mail addresses to ASCII. Otherwise folding would make `müller.example` and `muller.example`

@@ -1,6 +1,7 @@
 import type { estypes } from '@elastic/elasticsearch';
 import type { Prospect, TextField, WordField } from '../../schemas/prospects.ts';
-import { usualSpelling, memoize, fieldCodes } from '../document.ts';
+import { usualSpelling, fieldCodes } from '../document.ts';
+import { memoize } from '../../text/fold.ts';
 import type { CatalogDocument, RequiredField, FieldCode } from '../document.ts';
 import { bestFirst, positionOf } from '../catalog.ts';
 import type {
