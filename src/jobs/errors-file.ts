@@ -3,38 +3,39 @@ import type { Database } from '../database/db.ts';
 import { conflict, DomainError } from '../errors.ts';
 import { all, type Column } from '../filters/columns.ts';
 import { encodeCursor, readPosition, scopeOf } from '../filters/cursor.ts';
-import { encoderOf, FileRefused } from '../files/encodings.ts';
+import { encoderOf, FileRefused, invalidValuesOf } from '../files/encodings.ts';
 import { failedRecords, type Message, type FailedRecords } from '../files/errors-file.ts';
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
 import { fromStored } from '../files/stored-rows.ts';
 import type { ImportCreate, ImportFailure } from '../schemas/imports.ts';
 import { readRows, type ChosenRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
-import { requireImport, requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
+import { requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { encodingOf, readSource } from './start-import.ts';
 import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
 
-export interface ErrorsFile {
-  type: string;
-  encoding: string;
-  read: () => Promise<AsyncGenerator<Buffer>>;
-}
-
 /**
- * Returns a CSV file of an import's records, in the encoding of the original file.
- * @param chosen which records. Default: the failed ones. `all`: without what is wrong with them
+ * Returns a CSV file of an import's failed records, in the encoding of the original file.
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed 30 days after
  * the end
  */
-export async function openErrorsFile(
+export const openErrorsFile = async (db: Database, requester: Requester, given: ImportRef) =>
+  fileOf(db, requester, given, await findState(db, requester, given));
+
+const findState = (db: Database, { customerId }: Requester, { id, visible }: ImportRef): Promise<ImportState> =>
+  db.lookup((sql) => requireImportState(sql, customerId, id, visible));
+
+/** @param chosen which records. `all`: without what is wrong with them */
+function fileOf(
   db: Database,
   requester: Requester,
   given: ImportRef,
+  found: ImportState,
   chosen: ChosenRows = 'failed',
-): Promise<ErrorsFile> {
+) {
   const { customerId } = requester;
-  const { found, readLayout } = await requireReadImport(db, requester, given);
+  const readLayout = layoutReader(db, requester, given, found);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
   const { encoding, mark, encode } = encoderOf(original);
   async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
@@ -51,15 +52,13 @@ export async function openErrorsFile(
  * @throws DomainError `not_found`; `conflict` if there are no such records, or if they are no longer kept
  */
 export async function openCopy(db: Database, requester: Requester, given: ImportRef, isAnew: boolean) {
-  const requireState = () => db.lookup((sql) => requireImportState(sql, requester.customerId, given.id, given.visible));
-  const found = await db.lookup((sql) => requireImport(sql, requester.customerId, given.id, given.visible));
-  const { object, match, mode } = found;
-  const state = await requireState();
-  const isCopied = isAnew ? mode === 'upsert' && match !== null : state.is_kept && found.format !== 'ndjson';
+  const found = await findState(db, requester, given);
+  const { object, match, mode, mapping } = found;
+  const isCopied = isAnew ? mode === 'upsert' && match !== null : found.is_kept && found.format !== 'ndjson';
   if (!isCopied) throw conflict(notKept);
-  const lists = await findListNames(db, requester.customerId, state.list_ids);
+  const lists = await findListNames(db, requester.customerId, found.list_ids);
   const chosen = isAnew ? { lacking: match! } : 'all';
-  const { encoding, read } = await openErrorsFile(db, requester, given, chosen);
+  const { encoding, read } = fileOf(db, requester, given, found, chosen);
   const draft: ImportCreate = {
     object,
     mode: isAnew ? 'create' : mode,
@@ -67,15 +66,15 @@ export async function openCopy(db: Database, requester: Requester, given: Import
     format: 'csv',
     encoding,
     guess: true,
-    invalid_values: found.invalid_values,
+    invalid_values: invalidValuesOf(found),
     ...(!isAnew && match !== null && { match }),
-    ...(state.mapping && { mapping: state.mapping }),
+    ...(mapping && { mapping }),
     ...(object === 'contacts' && { list_ids: lists.map((list) => list.id) }),
   };
   async function* whole(): AsyncGenerator<Buffer> {
     yield* await read();
     // Its records go when the import is started for real, meanwhile too.
-    if (!isAnew && !(await requireState()).is_kept) throw conflict(notKept);
+    if (!isAnew && !(await findState(db, requester, given)).is_kept) throw conflict(notKept);
   }
   return { draft, file: whole() };
 }
@@ -83,24 +82,20 @@ export async function openCopy(db: Database, requester: Requester, given: Import
 const notKept = 'The file is no longer kept: upload it again';
 
 /**
- * Returns the import, and a function that reads the columns of its file. That function returns null if the file has no
- * header line (NDJSON).
- * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed
+ * Returns a function that reads the columns of an import's file. It returns null if the file has no header line (NDJSON).
+ * @throws DomainError `conflict` if no file was uploaded, or the failed records were removed
  */
-async function requireReadImport(db: Database, requester: Requester, given: ImportRef) {
-  const { customerId } = requester;
-  const find = () => db.lookup((sql) => requireImportState(sql, customerId, given.id, given.visible));
-  const found = await find();
+function layoutReader(db: Database, requester: Requester, given: ImportRef, found: ImportState) {
   if (found.file_bytes === null) throw conflict('The import has no file yet');
   if (found.is_expired && found.failed + found.warnings > 0)
     throw conflict('The failed records were removed 30 days after the end of the import');
-  const readLayout = async (): Promise<CsvLayout | null> => {
+  return async (): Promise<CsvLayout | null> => {
     if (found.format !== 'csv' && found.format !== 'xlsx') return null;
     // Stored when the first turn has ended. If the import ends while the header is read, it is stored by then.
-    const layout = found.layout ?? (await readStoredHeader(db, requester, found)) ?? (await find()).layout;
+    const known = found.layout ?? (await readStoredHeader(db, requester, found));
+    const layout = known ?? (await findState(db, requester, given)).layout;
     return (layout as CsvLayout | null) ?? unreadable;
   };
-  return { found, readLayout };
 }
 
 const unreadable: CsvLayout = { separator: ',', headers: [], columns: [] };
@@ -158,7 +153,8 @@ export async function readFailures(
   { limit, cursor }: { limit: number; cursor: string | undefined },
 ) {
   const { customerId } = requester;
-  const { found, readLayout } = await requireReadImport(db, requester, given);
+  const found = await findState(db, requester, given);
+  const readLayout = layoutReader(db, requester, given, found);
   const scope = scopeOf(`failures ${found.id}`, customerId, all([]), []);
   const position = readPosition(scope, [lineColumn], { cursor }, 'the failures of this import', '/cursor');
   let after = Number(position?.values[0] ?? 0);

@@ -288,7 +288,8 @@ const settingColumns = (sql: Queryable) => sql`
   object, mode, match, format, encoding, sheet, found_encoding, has_mark, dry_run, mapping, guess,
   remembered, invalid_values, ignore_unknown, has_header, list_ids, takes_notes as "takesNotes"`;
 
-export interface ImportState extends ImportSettings, StoredFile, Pick<Import, 'status' | 'failed' | 'warnings'> {
+export interface ImportState
+  extends ImportSettings, StoredFile, Pick<Import, 'name' | 'status' | 'total' | 'failed' | 'warnings'> {
   is_kept: boolean;
   is_awaited: boolean;
   is_automatic: boolean;
@@ -301,7 +302,7 @@ export interface ImportState extends ImportSettings, StoredFile, Pick<Import, 's
 const readable = '30 days';
 
 const stateColumns = (sql: Queryable, customerId: string) => sql`
-  i.id, i.status, i.failed, i.warnings,
+  i.id, i.name, i.status, i.total, i.failed, i.warnings,
   coalesce(i.rows_kept_until > now() or (i.rows_kept_until is not null and ${isAwaited(sql, sql`i`, customerId)}), false) as is_kept,
   ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.line_count, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
