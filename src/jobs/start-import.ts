@@ -8,7 +8,7 @@ import {
 } from '../queries/jobs/import-rows.ts';
 import type { FileContents, StoredFile } from '../queries/jobs/import-rows.ts';
 import type { Requester } from '../access/credentials.ts';
-import type { Database, LockedId, Transaction, Locked } from '../database/db.ts';
+import type { Database, LockedId, Transaction } from '../database/db.ts';
 import { conflict, DomainError, validationFailed, type Fault } from '../errors.ts';
 import {
   textsOf,
@@ -32,7 +32,6 @@ import {
   endImport,
   allowNotes,
   updateImport,
-  requireImport,
 } from '../queries/jobs/imports.ts';
 import type { ImportChanges, ImportSettings, ImportState, ImportRef, NewImport } from '../queries/jobs/imports.ts';
 import {
@@ -281,8 +280,8 @@ async function complete(
   return false;
 }
 
-async function beginWork(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
-  await startImport(sql, customerId, id);
+async function beginWork(sql: Transaction, customerId: string, id: LockedId, start = startImport): Promise<void> {
+  await start(sql, customerId, id);
   await enqueueTurn(sql, 'import', customerId);
 }
 
@@ -409,9 +408,10 @@ export async function startUploaded(
   if (!isChecked) requireUploaded(found);
   await allowNotes(sql, customerId, found.id, mayNote);
   await updateImport(sql, customerId, found, changes);
-  if (isChecked) return startForReal(sql, customerId, found);
+  if (isChecked && !found.is_kept)
+    throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
   await requireFewRunning(sql, customerId);
-  await beginWork(sql, customerId, found.id);
+  await beginWork(sql, customerId, found.id, isChecked ? restartForReal : startImport);
 }
 
 /**
@@ -427,8 +427,7 @@ export async function sizeOfImport(
 ): Promise<{ records: number }> {
   const found = await lockImport(sql, customerId, id, visible);
   if (changes.dry_run ?? found.dry_run) return { records: 0 };
-  const { total } = await requireImport(sql, customerId, id, visible);
-  return { records: found.status === 'COMPLETED' && total !== null ? total : maxRecordsOf(found) };
+  return { records: found.status === 'COMPLETED' && found.total !== null ? found.total : maxRecordsOf(found) };
 }
 
 function maxRecordsOf({ format, line_count, file_bytes, has_header }: ImportState): number {
@@ -436,13 +435,6 @@ function maxRecordsOf({ format, line_count, file_bytes, has_header }: ImportStat
   // Files of earlier releases: a record of a text needs a character and a line break.
   const lines = line_count ?? Math.ceil((file_bytes ?? 0) / 2);
   return Math.min(maxFileRecords, Math.max(0, format === 'csv' && has_header ? lines - 1 : lines));
-}
-
-async function startForReal(sql: Transaction, customerId: string, { id, is_kept }: Locked<ImportState>): Promise<void> {
-  if (!is_kept) throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
-  await requireFewRunning(sql, customerId);
-  await restartForReal(sql, customerId, id);
-  await enqueueTurn(sql, 'import', customerId);
 }
 
 export function requireUploaded({ status }: Pick<ImportState, 'status'>): void {
