@@ -34,14 +34,10 @@ function print(sql: FragmentMaker, criterion: Criterion): Fragment {
     case 'equals':
       return printEquals(sql, criterion);
     case 'words':
-      return sql`(${join(
+      return hasTokens(
         sql,
-        criterion.alternatives.map(
-          (words) => sql`p.tokens @> ${words.map((word) => tokenOf(criterion.member, word))}::text[]`,
-        ),
-        'or',
-        'false',
-      )})`;
+        criterion.alternatives.map((words) => words.map((word) => tokenOf(criterion.member, word))),
+      );
     case 'scores':
       return sql`p.score between ${criterion.gte ?? 0}::int and ${criterion.lte ?? 100}::int`;
     case 'verified':
@@ -96,15 +92,18 @@ function printNamed(sql: FragmentMaker, people: NamedPerson[]): Fragment {
 function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: 'equals' }>): Fragment {
   const { member, values } = criterion;
   if (member === 'verification_status') return sql`p.verification_status = any(${values}::text[])`;
-  const tokens = values.map((value) => tokenOf(member, value));
   // One condition per token: the planner knows how frequent a single token is, but only guesses for an array of
   // several.
-  return sql`(${join(
+  return hasTokens(
     sql,
-    tokens.map((token) => sql`p.tokens @> ${[token]}::text[]`),
-    'or',
-    'false',
-  )})`;
+    values.map((value) => [tokenOf(member, value)]),
+  );
+}
+
+/** Returns the condition that the prospect `p` has all tokens of at least one alternative. */
+function hasTokens(sql: FragmentMaker, alternatives: string[][]): Fragment {
+  const conditions = alternatives.map((tokens) => sql`p.tokens @> ${tokens}::text[]`);
+  return sql`(${join(sql, conditions, 'or', 'false')})`;
 }
 
 /**

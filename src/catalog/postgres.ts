@@ -167,6 +167,10 @@ const toProspects = (rows: Row[]): Prospect[] => rows.map(({ id, person }) => ({
  * committed write at once.
  */
 export function postgresCatalog(db: SharedDatabase): Catalog {
+  const finish = async (): Promise<number> => {
+    await rebuildValues(db);
+    return db.search((sql) => count(sql, { criteria: [] }));
+  };
   return {
     engine: 'postgres',
     name: 'postgres',
@@ -195,18 +199,14 @@ export function postgresCatalog(db: SharedDatabase): Catalog {
     findStored: (ids) => db.lookup((sql) => selectStored(sql, ids)),
     people: () => readPeople(db),
     remove: (ids) => eraseDocuments(db, ids),
-    finish: async () => {
-      await rebuildValues(db);
-      return db.search((sql) => count(sql, { criteria: [] }));
-    },
+    finish,
     // Not in a transaction: PostgreSQL does not allow that.
     purge: async () => {
       await db.search((sql) => sql`vacuum prospects, prospect_values`);
     },
     reindex: async (progress) => {
       await refoldDocuments(db, progress);
-      await rebuildValues(db);
-      return db.search((sql) => count(sql, { criteria: [] }));
+      return finish();
     },
     status: () => db.search(selectStatus),
     close: async () => undefined,
