@@ -39,9 +39,7 @@ export async function findPeople(services: RightsServices, identifier: Identifie
   for (const store of storesOf(services))
     for await (const people of candidatesIn(store, identifier))
       note(store === services.catalog ? 'catalog' : 'former catalog', people);
-  await services.db.search(async (sql) => {
-    for await (const people of readHeldPeople(sql)) note('held', people);
-  });
+  for (const people of await services.db.search(readHeldPeople)) note('held', people);
   note(
     'job results',
     await databaseOfAllCustomers(services).search((sql) => findUnlockResults(sql, spellingsOf(identifier))),
@@ -82,22 +80,16 @@ const sumOf = (one: Effects, other: Effects): Effects =>
 async function erasePeople(services: RightsServices, ids: readonly string[]): Promise<Effects> {
   if (ids.length === 0) return noEffects;
   let effects = { ...noEffects };
-  const customers = await databaseOfAllCustomers(services).search((sql) =>
-    findUnlockingCustomers(sql, ids as string[]),
-  );
-  const erasures = await databaseOfAllCustomers(services).search((sql) => privacy.findErasures(sql, ids));
-  for (const [customerId, unlocked] of byCustomer(customers))
-    effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlocked, erasures));
+  const all = databaseOfAllCustomers(services);
+  const unlocks = await all.search((sql) => privacy.listUnlocksOf(sql, ids));
+  const erasures = await all.search((sql) => privacy.findErasures(sql, ids));
+  for (const [customerId, unlocked] of Map.groupBy(unlocks, ({ customer_id }) => customer_id)) {
+    const unlockedIds = unlocked.map(({ prospect_id }) => prospect_id);
+    effects = sumOf(effects, await eraseOfCustomer(services, customerId, unlockedIds, erasures));
+  }
   await services.db.transaction((sql) => deleteHeldPeople(sql, ids));
   const deleted = await removeFromStores(services, ids);
   return { ...effects, deleted };
-}
-
-function byCustomer(customers: Map<string, string[]>): Map<string, string[]> {
-  const unlocked = new Map<string, string[]>();
-  for (const [prospectId, customerIds] of customers)
-    for (const id of customerIds) unlocked.set(id, [...(unlocked.get(id) ?? []), prospectId]);
-  return unlocked;
 }
 
 const eraseOfCustomer = (
@@ -139,7 +131,7 @@ async function hold(services: RightsServices, people: readonly Prospect[]): Prom
 
 async function release({ db, catalog }: RightsServices, suppressed: SuppressedPeople): Promise<number> {
   let released = 0;
-  for (const people of await readHeld(db)) {
+  for (const people of await db.search(readHeldPeople)) {
     const free = people.filter((person) => !suppressed.has(person));
     if (free.length === 0) continue;
     const ids = free.map(({ _id }) => _id);
@@ -154,13 +146,6 @@ async function release({ db, catalog }: RightsServices, suppressed: SuppressedPe
   }
   return released;
 }
-
-const readHeld = (db: RightsServices['db']): Promise<Prospect[][]> =>
-  db.search(async (sql) => {
-    const batches: Prospect[][] = [];
-    for await (const people of readHeldPeople(sql)) batches.push(people);
-    return batches;
-  });
 
 /**
  * Removes from the catalog again everyone who must not be in it, after running imports have ended. Then corrects the
@@ -198,7 +183,7 @@ async function sweepStores(services: RightsServices, suppressed: SuppressedPeopl
 }
 
 async function sweepHeld(services: RightsServices, suppressed: SuppressedPeople): Promise<Effects> {
-  const held = (await readHeld(services.db)).flat();
+  const held = (await services.db.search(readHeldPeople)).flat();
   return erasePeople(services, idsOf(split(held, suppressed)[0]));
 }
 

@@ -129,7 +129,9 @@ export async function holdPeople(sql: Transaction, people: readonly Prospect[]):
     on conflict (prospect_id) do update set person = excluded.person`;
 }
 
-export async function* readHeldPeople(sql: Sql): AsyncGenerator<Prospect[]> {
+/** Returns all held people, in batches of 1,000. */
+export async function readHeldPeople(sql: Sql): Promise<Prospect[][]> {
+  const batches: Prospect[][] = [];
   for (let after = lowestId; ;) {
     const rows = await sql<{ person: Prospect }[]>`
       select person
@@ -137,8 +139,8 @@ export async function* readHeldPeople(sql: Sql): AsyncGenerator<Prospect[]> {
       where prospect_id > ${after}
       order by prospect_id
       limit 1000`;
-    if (rows.length === 0) return;
-    yield rows.map(({ person }) => person);
+    if (rows.length === 0) return batches;
+    batches.push(rows.map(({ person }) => person));
     after = rows.at(-1)!.person._id;
   }
 }
