@@ -126,28 +126,22 @@ export async function settle(
   working: WorkingJob,
   deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
 ) {
-  const settled = await inAttempt(db, working, (sql, held) => settleIn(sql, working, held, deliver));
+  const settled = await inAttempt(db, working, async (sql, held) => {
+    const { mayComplete, pauseForSeconds, ...delivered } = await deliver(sql, held);
+    const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
+    // The rows decide, not the number of results sent: a job must not end while an input has no result.
+    const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
+    if (pauseForSeconds !== undefined && !isCompleted)
+      await pauseAndEnqueue(sql, working, { seconds: pauseForSeconds });
+    else await endOrContinueTurn(sql, working, isCompleted);
+    if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
+    else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
+    return { ...job, isCompleted };
+  });
   Object.assign(working, settled);
   const { isCompleted, succeeded, failed, skipped, charged } = settled;
   if (isCompleted) log.info({ succeeded, failed, skipped, charged }, 'a job is completed');
   return settled;
-}
-
-async function settleIn(
-  sql: Transaction,
-  working: WorkingJob,
-  held: Locked<JobRow>,
-  deliver: (sql: Transaction, job: Locked<JobRow>) => Promise<BatchResults>,
-) {
-  const { mayComplete, pauseForSeconds, ...delivered } = await deliver(sql, held);
-  const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
-  // The rows decide, not the number of results sent: a job must not end while an input has no result.
-  const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
-  if (pauseForSeconds !== undefined && !isCompleted) await pauseAndEnqueue(sql, working, { seconds: pauseForSeconds });
-  else await endOrContinueTurn(sql, working, isCompleted);
-  if (isCompleted) await endJob(sql, job.customer_id, job.id, { status: 'COMPLETED' }, charge);
-  else await chargeCredits(sql, job.customer_id, job.id, { pool: job.pool, amount: charge });
-  return { ...job, isCompleted };
 }
 
 /**
