@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import type * as Package from '@elastic/elasticsearch';
 import type { errors, estypes, Client } from '@elastic/elasticsearch';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { DomainError, unavailable } from '../../errors.ts';
+import { unavailable, type DomainError } from '../../errors.ts';
 import type { Config } from '../../process/config.ts';
 import { ConcurrencyLimiter } from '../../access/concurrency-limiter.ts';
 import { catalogCallDuration } from '../../process/metrics.ts';
@@ -59,7 +59,7 @@ interface Shards {
   _shards?: Pick<estypes.ShardStatistics, 'total' | 'successful' | 'failed'>;
 }
 
-export function requireAllShards<T extends Shards>(answer: T): T {
+function requireAllShards<T extends Shards>(answer: T): T {
   const { timed_out = false, _shards: { total, successful, failed } = { total: 0, successful: 0, failed: 0 } } = answer;
   if (timed_out || failed > 0 || successful < total)
     throw new PartialAnswer(timed_out ? 'the search timed out in the cluster' : 'not all shards responded');
@@ -84,27 +84,17 @@ export function requireAllDocuments<T>(docs: readonly estypes.MgetResponseItem<T
   });
 }
 
-const isNoAnswer = (error: unknown): boolean =>
-  error instanceof elasticsearch().errors.TimeoutError ||
-  error instanceof elasticsearch().errors.ConnectionError ||
-  error instanceof elasticsearch().errors.NoLivingConnectionsError;
-
-const isTimeout = (error: unknown): boolean => error instanceof elasticsearch().errors.TimeoutError;
-
 function isUnavailableError(error: unknown): boolean {
-  if (error instanceof elasticsearch().errors.ResponseError)
-    return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
-  return (
-    isNoAnswer(error) || error instanceof elasticsearch().errors.DeserializationError || error instanceof PartialAnswer
-  );
+  const known = elasticsearch().errors;
+  if (error instanceof known.ResponseError) return meaningOf(error.statusCode ?? 500, typeOf(error)) === 'wait';
+  const noAnswers = [known.TimeoutError, known.ConnectionError, known.NoLivingConnectionsError];
+  return [...noAnswers, known.DeserializationError, PartialAnswer].some((kind) => error instanceof kind);
 }
 
 const typeOf = (error: errors.ResponseError): string | undefined => {
   const body = error.body as { error?: { type?: string } } | undefined;
   return body?.error?.type;
 };
-
-const isAborted = (error: unknown): boolean => error instanceof elasticsearch().errors.RequestAbortedError;
 
 /**
  * Runs `work`, and converts errors of the client to our own. They do not contain the request, which has personal data.
@@ -115,11 +105,11 @@ async function asDomainErrors<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
+    const { ElasticsearchClientError, ResponseError } = elasticsearch().errors;
     if (error instanceof PartialAnswer) throw doesNotAnswer(error);
-    if (error instanceof DomainError || !(error instanceof elasticsearch().errors.ElasticsearchClientError))
-      throw error;
+    if (!(error instanceof ElasticsearchClientError)) throw error;
     const { name } = error;
-    if (!(error instanceof elasticsearch().errors.ResponseError))
+    if (!(error instanceof ResponseError))
       throw isUnavailableError(error) ? doesNotAnswer(new Error(name)) : new Error(name);
     const type = typeOf(error);
     const text = [name, error.statusCode, type ?? ''].join(' ').trim();
@@ -149,7 +139,7 @@ export interface Reader {
   read<T>(call: Call<T>): Promise<T>;
 }
 
-export type Call<T> = (client: Client, options: CallOptions) => Promise<T>;
+type Call<T> = (client: Client, options: CallOptions) => Promise<T>;
 
 /** Milliseconds for which an import retries its calls. The cluster needs less time to detect a lost node. */
 const importRetryTimeoutMs = 300_000;
@@ -220,6 +210,11 @@ export class ClusterClient {
     });
   }
 
+  /** Returns a reader that retries its calls, as `work` does. */
+  retrying(retryTimeoutMs?: number): Reader {
+    return { read: (call) => this.work(call, retryTimeoutMs) };
+  }
+
   ask<T>(call: Call<T>): Promise<T> {
     return asDomainErrors(() => this.#send(call, Math.min(this.#readMs, askMs)));
   }
@@ -247,8 +242,9 @@ export class ClusterClient {
 }
 
 function outcomeOf(error: unknown): string {
-  if (isAborted(error)) return 'aborted';
-  if (isTimeout(error)) return 'timeout';
+  const { RequestAbortedError, TimeoutError } = elasticsearch().errors;
+  if (error instanceof RequestAbortedError) return 'aborted';
+  if (error instanceof TimeoutError) return 'timeout';
   return isUnavailableError(error) ? 'trouble' : 'error';
 }
 
@@ -270,8 +266,13 @@ export async function changeAliases(nodes: ClusterClient, actions: estypes.Indic
   if (actions.length > 0) await nodes.work((client, options) => client.indices.updateAliases({ actions }, options));
 }
 
-export const countAll = (nodes: ClusterClient, index: string): Promise<number> =>
-  nodes.work(async (client, options) => requireAllShards(await client.count({ index }, options)).count);
+export const count = (reader: Reader, request: estypes.CountRequest): Promise<number> =>
+  reader.read(async (client, options) => requireAllShards(await client.count(request, options)).count);
+
+export const search = <T>(reader: Reader, request: estypes.SearchRequest): Promise<estypes.SearchResponse<T>> =>
+  reader.read(async (client, options) =>
+    requireAllShards(await client.search<T>({ allow_partial_search_results: false, ...request }, options)),
+  );
 
 export interface Operation {
   id: string;

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { estypes } from '@elastic/elasticsearch';
 import { unavailable } from '../../errors.ts';
 import { findUnlockingCustomers, markIndexed, findUnindexedUnlocks } from '../../queries/jobs/unlocks.ts';
-import type { UnlockKey } from '../../queries/jobs/unlocks.ts';
 import { toDocument, type CatalogDocument } from '../document.ts';
 import * as cluster from './cluster.ts';
 import * as indexing from './indexes.ts';
@@ -53,7 +52,7 @@ async function syncOnce(catalog: indexing.Indexes, ids: string[], demand: Demand
   const left = new Set((await Promise.all(read.map((people) => writeUnlocks(catalog, people, customers)))).flat());
   // Only after all indexes have the unlock: an unlock that is marked as indexed is not checked again.
   const indexed = unindexed.filter(({ prospect_id }) => !left.has(prospect_id));
-  await noteIndexed(catalog, indexed);
+  if (indexed.length > 0) await catalog.unlocks.transaction((sql) => markIndexed(sql, indexed));
   return [...left];
 }
 
@@ -64,7 +63,7 @@ async function syncOnce(catalog: indexing.Indexes, ids: string[], demand: Demand
  */
 async function indexesOf(catalog: indexing.Indexes, demand: Demand): Promise<indexing.FoundIndex[]> {
   const { nodes, names } = catalog;
-  const found = await indexing.findIndexes(nodes, names.people, syncRetryTimeoutMs);
+  const found = await indexing.findIndexes(nodes.retrying(syncRetryTimeoutMs), names.people);
   const standing = indexing.standingOf(found, names.people);
   if (standing === 'foreign') throw indexing.catalogLost();
   if (standing === 'missing' && demand === 'searched' && (await indexing.wasImported(catalog)))
@@ -119,10 +118,6 @@ const allLeft = (ids: string[]) => (error: unknown) => {
   throw error;
 };
 
-async function noteIndexed(catalog: indexing.Indexes, indexed: UnlockKey[]): Promise<void> {
-  if (indexed.length > 0) await catalog.unlocks.transaction((sql) => markIndexed(sql, indexed));
-}
-
 const encode = (document: CatalogDocument): string =>
   cluster.operationText({ index: { _id: document.id } }, toSource(document, []));
 
@@ -168,11 +163,11 @@ async function reindex(
   const { nodes, names, config } = indexes;
   if (!old.isSearched) throw indexing.catalogLost();
   await cluster.refresh(nodes, old.name);
-  const total = await cluster.countAll(nodes, old.name);
+  const total = await cluster.count(nodes.retrying(), { index: old.name });
   const index = await indexing.createIndex(indexes, [names.everywhere]);
   const copied = await copyPeople(indexes, old.name, index.name, (done) => progress(done, total));
   await cluster.refresh(nodes, index.name);
-  const people = await cluster.countAll(nodes, index.name);
+  const people = await cluster.count(nodes.retrying(), { index: index.name });
   if (people !== copied)
     throw new Error(
       `${copied} people were copied, but the new index holds ${people}. The old index stays in use. Run reindex again`,
@@ -222,12 +217,12 @@ async function copyPeople(
 async function purge({ nodes, names }: indexing.Indexes): Promise<void> {
   // Waits for searches that still use the old suggestions.
   await sleep(nodes.maxReadMs);
-  const values = await indexing.findIndexes(nodes, names.values);
+  const values = await indexing.findIndexes(nodes.retrying(), names.values);
   const unused = values.filter(
     ({ name, aliases }) => !aliases.includes(names.values) && indexing.isNamedFor(name, names.values),
   );
   await indexing.deleteIndexes(nodes, unused);
-  const people = (await indexing.findIndexes(nodes, names.people)).filter(
+  const people = (await indexing.findIndexes(nodes.retrying(), names.people)).filter(
     ({ name, isOurs, isClosed }) => isOurs && !isClosed && indexing.isNamedFor(name, names.people),
   );
   for (const { name: index } of people) await mergeDeletions({ nodes }, index);
@@ -319,9 +314,9 @@ async function finish(indexes: indexing.Indexes, { name, uuid, isSearched }: ind
   await cluster.changeSettings(nodes, name, { refresh_interval: indexing.refreshIntervals.atRest });
   await rebuildValues(nodes, names, config, undefined, name);
   if (!isSearched) await cluster.changeAliases(nodes, [{ add: { index: name, alias: names.people } }]);
-  const standing = indexing.standingOf(await indexing.findIndexes(nodes, names.people), names.people);
+  const standing = indexing.standingOf(await indexing.findIndexes(nodes.retrying(), names.people), names.people);
   if (typeof standing === 'string' || standing.uuid !== uuid) throw replaced();
-  return cluster.countAll(nodes, name);
+  return cluster.count(nodes.retrying(), { index: name });
 }
 
 const replaced = () =>

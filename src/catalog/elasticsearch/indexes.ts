@@ -6,7 +6,7 @@ import { fieldCodes, type FieldCode } from '../document.ts';
 import type { Database } from '../../database/db.ts';
 import { unavailable, type DomainError } from '../../errors.ts';
 import { findCatalogState, saveIncarnation } from '../../queries/jobs/catalog-imports.ts';
-import { type ClusterClient, ClusterRefusal, requireAllShards } from './cluster.ts';
+import { type ClusterClient, type Reader, ClusterRefusal, count } from './cluster.ts';
 import { unkeyedDetail, type CatalogStatus } from '../catalog.ts';
 
 export interface Names {
@@ -58,6 +58,8 @@ const copies = (config: Config): estypes.IndicesIndexSettings => ({
   number_of_replicas: config.ELASTICSEARCH_REPLICAS,
 });
 
+type IndexFormat = Pick<estypes.IndicesCreateRequest, 'settings' | 'mappings'>;
+
 const laterFields: Properties = { k: searchable };
 
 /** How often new writes become visible to searches. A longer interval makes an import faster. */
@@ -67,9 +69,7 @@ export const refreshIntervals = { atRest: '5s', whileLoading: '30s' } as const;
  * Returns the settings and fields of an index of people. It is sorted by score, so that a search in the default order
  * can stop after one page.
  */
-export const peopleIndex = (
-  config: Config,
-): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
+export const peopleIndex = (config: Config): IndexFormat => ({
   settings: {
     ...copies(config),
     refresh_interval: refreshIntervals.whileLoading,
@@ -102,9 +102,7 @@ export const peopleIndex = (
  * Returns the settings and fields of the index of suggested values. It is sorted by number of people, so that the most
  * frequent values come first.
  */
-export const valuesIndex = (
-  config: Config,
-): { settings: estypes.IndicesIndexSettings; mappings: estypes.MappingTypeMapping } => ({
+export const valuesIndex = (config: Config): IndexFormat => ({
   settings: {
     ...copies(config),
     number_of_shards: 1,
@@ -155,13 +153,8 @@ export function whenIndexMissing(error: unknown): never {
 /**
  * Returns all indexes that have this alias, or a name that equals or begins with it. Includes closed and hidden ones,
  * and those of other programs (see `isOurs`).
- * @param retryTimeoutMs how long to retry (ms)
  */
-export async function findIndexes(
-  nodes: Pick<ClusterClient, 'work'>,
-  alias: string,
-  retryTimeoutMs?: number,
-): Promise<FoundIndex[]> {
+export async function findIndexes(reader: Reader, alias: string): Promise<FoundIndex[]> {
   const request = {
     index: [alias, `${alias}-*`],
     ignore_unavailable: true,
@@ -174,8 +167,8 @@ export async function findIndexes(
       '*.settings.index.creation_date',
       '*.settings.index.verified_before_close',
     ],
-  } satisfies Parameters<Parameters<Parameters<ClusterClient['work']>[0]>[0]['indices']['get']>[0];
-  const found = await nodes.work((client, options) => client.indices.get(request, options), retryTimeoutMs);
+  } satisfies estypes.IndicesGetRequest;
+  const found = await reader.read((client, options) => client.indices.get(request, options));
   return Object.entries(found).map(([name, { aliases = {}, mappings, settings }]) => {
     const { uuid, creation_date, blocks = {}, ...more } = settings!.index!;
     return {
@@ -196,6 +189,9 @@ export function standingOf(found: FoundIndex[], alias: string): IndexState {
   return index.isOurs && others.length === 0 ? index : 'foreign';
 }
 
+const findStanding = async (reader: Reader, alias: string): Promise<IndexState> =>
+  standingOf(await findIndexes(reader, alias), alias);
+
 export const wasImported = async ({ db, names }: Pick<Indexes, 'db' | 'names'>): Promise<boolean> =>
   Boolean((await db.lookup((sql) => findCatalogState(sql, names.people)))?.imported_at);
 
@@ -210,7 +206,7 @@ export async function readCatalog<T>(indexes: Indexes, alias: string, read: () =
     return await read();
   } catch (error) {
     if (!(error instanceof ClusterRefusal)) throw error;
-    const standing = standingOf(await findIndexes({ work: (call) => indexes.nodes.read(call) }, alias), alias);
+    const standing = await findStanding(indexes.nodes, alias);
     if (standing === 'foreign') throw catalogLost();
     // The index exists now. It was missing only for a moment, so the read is tried again.
     if (standing !== 'missing') return error.meaning === 'missing' ? read() : Promise.reject(error);
@@ -232,7 +228,7 @@ export interface WriteTarget extends FoundIndex {
 export async function findTarget(indexes: Indexes): Promise<WriteTarget | undefined> {
   const { nodes, names, db } = indexes;
   const known = await db.lookup((sql) => findCatalogState(sql, names.people));
-  const found = await findIndexes(nodes, names.people);
+  const found = await findIndexes(nodes.retrying(), names.people);
   const standing = standingOf(found, names.people);
   if (standing === 'foreign') throw mustAct(`The alias ${names.people} has another index than the catalog's`);
   const saved = found.find(({ isOurs, uuid }) => isOurs && uuid === known?.incarnation);
@@ -301,7 +297,7 @@ export async function createIndex({ nodes, config, names }: Indexes, aliases: st
   await nodes.work((client, options) =>
     client.indices.create({ index, ...peopleIndex(config), aliases: all }, { ...options, ignore: [400] }),
   );
-  const made = (await findIndexes(nodes, names.people)).find(({ name }) => name === index);
+  const made = (await findIndexes(nodes.retrying(), names.people)).find(({ name }) => name === index);
   if (!made) throw catalogLost();
   return made;
 }
@@ -321,7 +317,7 @@ export const isUp = (indexes: Indexes): Promise<boolean> =>
  */
 async function isWhole(indexes: Indexes, alias: string): Promise<boolean> {
   const { nodes } = indexes;
-  const standing = await look(nodes, alias);
+  const standing = await findStanding({ read: (call) => nodes.ask(call) }, alias);
   if (standing === 'missing') return !(await wasImported(indexes));
   if (standing === 'foreign') return false;
   const index = standing.name;
@@ -338,9 +334,6 @@ interface Blocks {
   global?: object;
   indices?: Record<string, object>;
 }
-
-const look = async (nodes: ClusterClient, alias: string): Promise<IndexState> =>
-  standingOf(await findIndexes({ work: (call) => nodes.ask(call) }, alias), alias);
 
 export async function statusOf(indexes: Indexes): Promise<CatalogStatus> {
   const { nodes, names } = indexes;
@@ -368,23 +361,23 @@ interface Counted {
   bytes: number;
 }
 
-async function countUnkeyed(nodes: ClusterClient, { index, count }: Counted): Promise<number> {
-  if (count === 0) return 0;
-  const query = { bool: { must_not: { exists: { field: 'k' } } } };
-  return nodes.read(async (client, options) => requireAllShards(await client.count({ index, query }, options)).count);
+async function countUnkeyed(nodes: ClusterClient, { index, count: people }: Counted): Promise<number> {
+  return people === 0 ? 0 : count(nodes, { index, query: { bool: { must_not: { exists: { field: 'k' } } } } });
 }
 
 async function countIn(nodes: ClusterClient, alias: string): Promise<Counted> {
-  const standing = standingOf(await findIndexes({ work: (call) => nodes.read(call) }, alias), alias);
+  const standing = await findStanding(nodes, alias);
   if (typeof standing === 'string') return { standing, index: 'none', count: 0, bytes: 0 };
   const { name: index } = standing;
-  const { count } = await nodes.read(async (client, options) =>
-    requireAllShards(await client.count({ index }, options)),
-  );
   const { indices = {} } = await nodes.read((client, options) =>
     client.indices.stats({ index, metric: ['store'] }, options),
   );
-  return { standing, index, count, bytes: indices[index]?.total?.store?.size_in_bytes ?? 0 };
+  return {
+    standing,
+    index,
+    count: await count(nodes, { index }),
+    bytes: indices[index]?.total?.store?.size_in_bytes ?? 0,
+  };
 }
 
 function stateOf(standing: IndexState, wasImported: boolean): string {

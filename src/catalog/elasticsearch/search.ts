@@ -15,7 +15,8 @@ import type {
   PageWindow,
 } from '../catalog.ts';
 import { foldedField, wordsField, readCatalog, type Indexes } from './indexes.ts';
-import { type Reader, requireAllShards, type ClusterClient } from './cluster.ts';
+import * as cluster from './cluster.ts';
+import type { ClusterClient, Reader } from './cluster.ts';
 import { suggest } from './values.ts';
 
 /**
@@ -232,14 +233,7 @@ const findPeople = async (reader: Reader, index: string, ids: string[]): Promise
     : readPeople(reader, { index, query: { ids: { values: ids } }, sort: indexGuardOrder, size: ids.length });
 
 async function readPeople(reader: Reader, request: estypes.SearchRequest): Promise<Prospect[]> {
-  const { hits } = await reader.read(async (client, options) =>
-    requireAllShards(
-      await client.search<PersonSource>(
-        { allow_partial_search_results: false, track_total_hits: false, ...request },
-        options,
-      ),
-    ),
-  );
+  const { hits } = await cluster.search<PersonSource>(reader, { track_total_hits: false, ...request });
   return (hits?.hits ?? []).map(({ _id, _source }) => fromSource(_id!, _source!));
 }
 
@@ -251,9 +245,7 @@ const indexGuardOrder = sortBy([]);
 
 async function countPeople(reader: Reader, index: string, search: CountedSearch): Promise<number> {
   const request = { index, query: matching(search), sort: indexGuardOrder, size: 0, track_total_hits: true };
-  const { hits } = await reader.read(async (client, options) =>
-    requireAllShards(await client.search({ allow_partial_search_results: false, ...request }, options)),
-  );
+  const { hits } = await cluster.search(reader, request);
   return typeof hits.total === 'number' ? hits.total : (hits.total?.value ?? 0);
 }
 
@@ -261,10 +253,9 @@ const batchSize = 1_000;
 
 /** Yields all people of an index, the best first. Retries its reads, because a reindex or an export takes long. */
 export async function* readAllPeople(nodes: ClusterClient, index: string): AsyncGenerator<Prospect[]> {
-  const patient: Reader = { read: (call) => nodes.work(call) };
   for (let after: ProspectPosition | undefined; ;) {
     const search = { criteria: [], order: bestFirst };
-    const people = await searchPeople(patient, index, search, { limit: batchSize, after });
+    const people = await searchPeople(nodes.retrying(), index, search, { limit: batchSize, after });
     if (people.length === 0) return;
     yield people;
     after = positionOf(people.at(-1)!, bestFirst);

@@ -4,7 +4,7 @@ import { textFields, type Suggestion, type SuggestionQuery, type TextField } fro
 import { fold } from '../../text/fold.ts';
 import { usualSpelling, groupSpellings, inBatches, wordPatterns } from '../document.ts';
 import type { Spelling, SuggestedValue } from '../document.ts';
-import { bulk, toOperation, requireAllShards, changeAliases, refresh } from './cluster.ts';
+import { bulk, toOperation, search as searchCluster, changeAliases, refresh } from './cluster.ts';
 import type { Operation, Reader, ClusterClient } from './cluster.ts';
 import * as indexing from './indexes.ts';
 
@@ -21,15 +21,12 @@ export async function suggest(
   ];
   const request = {
     index: names.values,
-    allow_partial_search_results: false,
     query: { bool: { filter } },
     sort: [{ people: 'desc' }, { value: 'asc' }, { member: 'asc' }] as estypes.SortOptions[],
     size: 10,
     track_total_hits: false,
   };
-  const { hits } = await reader.read(async (client, options) =>
-    requireAllShards(await client.search<{ member: TextField; value: string }>(request, options)),
-  );
+  const { hits } = await searchCluster<{ member: TextField; value: string }>(reader, request);
   return hits.hits.map(({ _source }) => ({ type: _source!.member, value: _source!.value }));
 }
 
@@ -68,7 +65,7 @@ export async function rebuildValues(
 }
 
 async function show(nodes: ClusterClient, names: indexing.Names, index: string): Promise<void> {
-  const found = await indexing.findIndexes(nodes, names.values);
+  const found = await indexing.findIndexes(nodes.retrying(), names.values);
   const before = found.filter(({ name }) => name !== index);
   const shown = before.filter(({ aliases }) => aliases.includes(names.values));
   const actions = [
@@ -132,13 +129,12 @@ async function* countTerms(
     const request = {
       index: people,
       size: 0,
-      allow_partial_search_results: false,
       query: { bool: { filter } },
       // Sorted by term, each shard returns all terms that can belong to this page, so the counts are exact.
       aggs: { terms: { terms: { field, size: pageSize, order: { _key: 'asc' } } } },
     } as const;
-    const answer = await nodes.work(async (client, options) => requireAllShards(await client.search(request, options)));
-    const { buckets } = answer.aggregations!['terms'] as unknown as { buckets: Term[] };
+    const { aggregations } = await searchCluster(nodes.retrying(), request);
+    const { buckets } = aggregations!['terms'] as unknown as { buckets: Term[] };
     if (buckets.length > 0) yield buckets;
     if (buckets.length < pageSize) return;
     filter = [isMatch, { range: { [field]: { gt: buckets.at(-1)!.key } } }];
