@@ -2,6 +2,7 @@ import { disposableEmailBlocklistSet } from 'disposable-email-domains-js';
 import roleAccounts from 'role-based-email-addresses';
 import PQueue from 'p-queue';
 import { type Address, parseAddress, SyntaxFault, openDns, type MailHosts } from './mail-hosts.ts';
+import { FairSemaphore } from '../access/concurrency-limiter.ts';
 import type { Config } from '../process/config.ts';
 import { within } from '../process/event-loop.ts';
 import type { Verification, VerificationChecks } from '../schemas/verification.ts';
@@ -57,7 +58,7 @@ function limitDomains(config: Config) {
  */
 class Line {
   readonly #queue: PQueue;
-  readonly #waiting = new Map<string, number>();
+  readonly #waiting = new FairSemaphore(Infinity);
 
   constructor(options: ConstructorParameters<typeof PQueue>[0]) {
     this.#queue = new PQueue(options);
@@ -69,35 +70,27 @@ class Line {
 
   async inTurn<T>(work: () => Promise<T>, { owner, signal }: Claim): Promise<T> {
     signal?.throwIfAborted();
-    const leave = this.#join(owner);
     // PQueue also frees the slot of a running task when its signal aborts, though the task runs on. So it gets its own
     // signal, which aborts only while the task waits.
     const waiting = new AbortController();
     const giveUp = () => waiting.abort(signal?.reason);
     signal?.addEventListener('abort', giveUp, { once: true });
-    const begin = () => {
+    this.#waiting.take(owner);
+    let isWaiting = true;
+    const leave = () => {
       signal?.removeEventListener('abort', giveUp);
+      if (isWaiting) this.#waiting.release(owner);
+      isWaiting = false;
+    };
+    const begin = () => {
       leave();
       return work();
     };
     try {
-      return await this.#queue.add(begin, { signal: waiting.signal, priority: -this.#waiting.get(owner)! });
+      return await this.#queue.add(begin, { signal: waiting.signal, priority: -this.#waiting.heldBy(owner) });
     } finally {
-      signal?.removeEventListener('abort', giveUp);
       leave();
     }
-  }
-
-  #join(owner: string): () => void {
-    this.#waiting.set(owner, (this.#waiting.get(owner) ?? 0) + 1);
-    let isIn = true;
-    return () => {
-      if (!isIn) return;
-      isIn = false;
-      const left = this.#waiting.get(owner)! - 1;
-      if (left > 0) this.#waiting.set(owner, left);
-      else this.#waiting.delete(owner);
-    };
   }
 }
 
