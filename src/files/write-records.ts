@@ -18,6 +18,8 @@ import { validationFailed } from '../errors.ts';
 // Few, because records can be large.
 const pieceRows = 50;
 
+type OnPage = (page: object[]) => void;
+
 /**
  * Yields an XLSX file in pieces. Reads the next page only when the caller asks for more.
  * @param title name of the sheet: at most 31 characters
@@ -27,7 +29,7 @@ export async function* xlsxBytes(
   columns: readonly FileColumn[],
   title: string,
   pages: AsyncIterable<object[]>,
-  onPage?: (page: object[]) => void,
+  onPage?: OnPage,
 ): AsyncGenerator<Buffer> {
   const zip = new ZipFile();
   const file = zip.outputStream as Readable;
@@ -56,7 +58,7 @@ const mtime = new Date(1980, 0, 1);
 async function* sheetText(
   columns: readonly FileColumn[],
   pages: AsyncIterable<object[]>,
-  onPage?: (page: object[]) => void,
+  onPage?: OnPage,
 ): AsyncGenerator<string> {
   const letters = columns.map((_, i) => columnLetters(i));
   const cells = (values: readonly Value[], row: number, textStyle?: number): string =>
@@ -205,26 +207,6 @@ interface RecordWriter {
 export const recordWriter = (format: FileFormat, columns: readonly FileColumn[], isForPeople = false): RecordWriter =>
   format === 'csv' ? csvWriter(columns, isForPeople) : ndjsonWriter(columns);
 
-type OnPage = (page: object[]) => void;
-
-interface ExportFile {
-  format: ExportFormat;
-  columns: readonly FileColumn[];
-  title: string;
-  isForPeople: boolean;
-}
-
-const fileOf = (
-  { format, columns, title, isForPeople }: ExportFile,
-  pages: AsyncIterable<object[]>,
-  onPage?: OnPage,
-): AsyncGenerator<string | Buffer> =>
-  format === 'xlsx'
-    ? xlsxBytes(columns, title, pages, onPage)
-    : fileText(recordWriter(format, columns, isForPeople), pages, onPage);
-
-const pieceRecords = 50;
-
 async function* fileText(
   writer: RecordWriter,
   pages: AsyncIterable<object[]>,
@@ -232,7 +214,7 @@ async function* fileText(
 ): AsyncGenerator<string> {
   if (writer.head !== '') yield writer.head;
   for await (const page of pages) {
-    for (let at = 0; at < page.length; at += pieceRecords) yield writer.write(page.slice(at, at + pieceRecords));
+    for (let at = 0; at < page.length; at += pieceRows) yield writer.write(page.slice(at, at + pieceRows));
     onPage?.(page);
   }
 }
@@ -326,7 +308,7 @@ export interface ExportRequest {
 export async function openExport(
   records: ExportedRecords,
   { format, fields: selected = defaultFields(format), isForPeople = false }: ExportRequest,
-  onPage?: (page: object[]) => void,
+  onPage?: OnPage,
 ): Promise<AsyncGenerator<string | Buffer>> {
   const { fields, title } = records;
   const isReadable = selected === 'readable';
@@ -334,7 +316,10 @@ export async function openExport(
   if (format === 'xlsx') await requireFew(records);
   const hasTitles = isReadable && (isForPeople || format === 'xlsx');
   const columns = columnsOf(fields, selected, format, isReadable ? await readKeys(records) : [], hasTitles);
-  return fileOf({ format, columns, title, isForPeople }, await records.read(isReadable), onPage);
+  const pages = await records.read(isReadable);
+  return format === 'xlsx'
+    ? xlsxBytes(columns, title, pages, onPage)
+    : fileText(recordWriter(format, columns, isForPeople), pages, onPage);
 }
 
 async function requireFew({ count }: ExportedRecords): Promise<void> {
