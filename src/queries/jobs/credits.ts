@@ -243,12 +243,9 @@ async function move(sql: Transaction, customerId: string, change: Move): Promise
     insert into credit_entries (customer_id, pool, number, kind, amount, balance_after, reserved_after, job_id, note)
     select ${customerId}::uuid, pool, entries, ${kind}, ${amount}::bigint, available, reserved, ${jobId}::uuid, ${note}::text
     from moved`;
-  if (count === 1) afterCommit(sql, () => countMove(change));
+  if (count === 1)
+    afterCommit(sql, () => movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount)));
   return count === 1;
-}
-
-function countMove({ pool, kind, amount }: Move): void {
-  movedCredits.inc({ pool, kind: amount < 0 ? `${kind}_down` : kind }, Math.abs(amount));
 }
 
 async function findAvailableCredits(sql: Queryable, customerId: string, pool: Pool): Promise<number> {
