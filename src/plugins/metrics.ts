@@ -3,38 +3,27 @@ import { plugin } from './plugin.ts';
 import { Gauge, Registry } from '@prometheus-io/client';
 import { checkSchema } from '../database/migrations.ts';
 import { readJobHealth, readBacklog, type Backlog } from '../queries/jobs/runs.ts';
-import type { Catalog } from '../catalog/catalog.ts';
-import type { Database, SharedDatabase } from '../database/db.ts';
+import type { Database } from '../database/db.ts';
+import type { Readiness } from '../schemas/health.ts';
 import { processMetrics, measureProcess, requestDuration } from '../process/metrics.ts';
 import { readWebhookBacklog, type WebhookBacklog } from '../queries/accounts/webhook-endpoints.ts';
 import { allCustomers } from '../access/credentials.ts';
 
-type UpOrDegraded = 'up' | 'degraded';
-
-interface Readiness {
+interface State {
   isReady: boolean;
-  checks: {
-    postgres: 'up' | 'down';
-    schema: 'current' | 'behind' | 'ahead' | 'unknown';
-    catalog: UpOrDegraded;
-    rate_limits: UpOrDegraded;
-    workers: UpOrDegraded;
-    verification: UpOrDegraded;
-    webhooks: UpOrDegraded;
-    storage: UpOrDegraded;
-  };
+  checks: Readiness['checks'];
 }
 
 declare module 'fastify' {
   interface FastifyInstance {
-    readiness(): Promise<Readiness>;
+    readiness(): Promise<State>;
   }
 }
 
 const checkMs = 250;
 
 export const readiness = plugin({ name: 'readiness', dependencies: ['services', 'rate-limits'] }, async (app) => {
-  let shared: Promise<Readiness> | undefined;
+  let shared: Promise<State> | undefined;
   app.decorate('readiness', () => {
     shared ??= check(app).finally(() => {
       setTimeout(() => (shared = undefined), checkMs).unref();
@@ -43,7 +32,7 @@ export const readiness = plugin({ name: 'readiness', dependencies: ['services', 
   });
 });
 
-async function check({ db, catalog, rateLimits, config }: FastifyInstance): Promise<Readiness> {
+async function check({ db, catalog, rateLimits, config }: FastifyInstance): Promise<State> {
   const [schema, jobs, isCatalogUp, areLimitsUp] = await Promise.all([
     db.health(checkSchema).catch(() => undefined),
     db.health(readJobHealth).catch(() => ({ has_workers: true, has_names: true })),
@@ -65,13 +54,9 @@ async function check({ db, catalog, rateLimits, config }: FastifyInstance): Prom
   };
 }
 
-const upOrDegraded = (isUp: boolean): UpOrDegraded => (isUp ? 'up' : 'degraded');
+const upOrDegraded = (isUp: boolean) => (isUp ? 'up' : 'degraded');
 
-interface Observed {
-  db: Pick<SharedDatabase, 'for' | 'limiters'>;
-  catalog: Pick<Catalog, 'engine' | 'limiters'>;
-  readiness(): Promise<Readiness>;
-}
+type Observed = Pick<FastifyInstance, 'db' | 'catalog' | 'readiness'>;
 
 // `/metrics` needs no authentication, so each call must be cheap.
 const databaseMetricsMaxAgeMs = 5_000;
@@ -81,7 +66,7 @@ export class ServiceMetrics {
   readonly #all: Registry;
   readonly #backlog: RecentBacklog;
   readonly #readiness: Observed['readiness'];
-  #last: Readiness | undefined;
+  #last: State | undefined;
 
   constructor(observed: Observed) {
     const state = new Registry();
@@ -123,10 +108,10 @@ function addGauge(state: Registry, name: string, help: string, labelNames: strin
   state.registerMetric(gauge);
 }
 
-function addChecks(state: Registry, read: () => Readiness | undefined): void {
+function addChecks(state: Registry, read: () => State | undefined): void {
   const help = '1 if this part of what `/readyz` checks is as it should be, else 0.';
   addGauge(state, 'sales_data_check_up', help, ['check'], () => {
-    const { isReady = false, checks = {} as Partial<Readiness['checks']> } = read() ?? {};
+    const { isReady = false, checks = {} as Partial<State['checks']> } = read() ?? {};
     // A schema that is ahead is good while a release is rolled out, if this release may run on it.
     const isGood = (check: string, is: string) => (check === 'schema' ? isReady : is === 'up');
     return Object.entries(checks).map(([check, is]): Value => [{ check }, isGood(check, is) ? 1 : 0]);
