@@ -61,35 +61,28 @@ type Observed = Pick<FastifyInstance, 'db' | 'catalog' | 'readiness'>;
 // `/metrics` needs no authentication, so each call must be cheap.
 const databaseMetricsMaxAgeMs = 5_000;
 
-export class ServiceMetrics {
-  readonly contentType: string;
-  readonly #all: Registry;
-  readonly #backlog: RecentBacklog;
-  readonly #readiness: Observed['readiness'];
-  #last: State | undefined;
-
-  constructor(observed: Observed) {
-    const state = new Registry();
-    this.#readiness = () => observed.readiness();
-    addChecks(state, () => this.#last);
-    this.#backlog = new RecentBacklog(observed.db);
-    addGates(state, observed);
-    addBacklog(state, this.#backlog);
-    addWebhooks(state, this.#backlog);
-    // With the PostgreSQL engine there is no index that could lag behind.
-    if (observed.catalog.engine === 'elasticsearch') addUnindexed(state, this.#backlog);
-    this.#all = Registry.merge([processMetrics, state]);
-    this.contentType = this.#all.contentType;
-  }
-
-  /**
-   * Returns all metrics in the Prometheus text format. If the database does not respond, the metrics from the database
-   * are missing.
-   */
-  async read(): Promise<string> {
-    [this.#last] = await Promise.all([this.#readiness(), this.#backlog.refresh()]);
-    return this.#all.metrics();
-  }
+export function serviceMetrics(observed: Observed) {
+  const state = new Registry();
+  const backlog = new RecentBacklog(observed.db);
+  let last: State | undefined;
+  addChecks(state, () => last);
+  addGates(state, observed);
+  addBacklog(state, backlog);
+  addWebhooks(state, backlog);
+  // With the PostgreSQL engine there is no index that could lag behind.
+  if (observed.catalog.engine === 'elasticsearch') addUnindexed(state, backlog);
+  const all = Registry.merge([processMetrics, state]);
+  return {
+    contentType: all.contentType,
+    /**
+     * Returns all metrics in the Prometheus text format. If the database does not respond, the metrics from the
+     * database are missing.
+     */
+    read: async (): Promise<string> => {
+      [last] = await Promise.all([observed.readiness(), backlog.refresh()]);
+      return all.metrics();
+    },
+  };
 }
 
 type Value = [labels: Record<string, string>, value: number];
@@ -213,7 +206,7 @@ export const metrics = plugin(
     measureProcess();
     if (isMeasured) app.addHook('onResponse', measure);
     if (!isExposed) return;
-    const metrics = new ServiceMetrics(app);
+    const metrics = serviceMetrics(app);
     app.get('/metrics', { config, schema: { hide: true } }, async (_request, reply) =>
       reply.type(metrics.contentType).send(await metrics.read()),
     );

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ServiceMetrics } from '../../src/plugins/metrics.ts';
+import { serviceMetrics } from '../../src/plugins/metrics.ts';
 import { appWithoutDatabase, declaredRoutes, monitorWithoutDatabase } from '../contract/declared.ts';
 import { makeEndpoint, record } from '../jobs/webhooks/receivers.ts';
 import { startApp } from '../setup/app.ts';
@@ -78,7 +78,7 @@ test('webhooks show what waits, and since when, apart for endpoints that fail', 
     update webhook_endpoints
     set failing_since = ${ago(9_000)}, failures_in_row = 1, pending = 4, next_at = now()
     where id = ${failing}`;
-  const text = await new ServiceMetrics(tested.fastify).read();
+  const text = await serviceMetrics(tested.fastify).read();
   const of = (name: string, standing: string) => valueOf(text, `sales_data_webhook_${name}{standing="${standing}"}`);
   expect([of('events_waiting', 'working'), of('events_waiting', 'failing')]).toEqual([3, 7]);
   expect(of('oldest_seconds', 'working')).toBeGreaterThan(699);
