@@ -101,12 +101,6 @@ function recordIn({ params }: FastifyRequest): object {
   return typeof id === 'string' && canonicalId(id) !== undefined ? { id } : {};
 }
 
-declare module 'fastify' {
-  interface FastifyRequest {
-    span: RequestSpan | undefined;
-  }
-}
-
 // The span contains the route, not the path, because the path can contain any text of the caller.
 /**
  * Fastify plugin that records a trace span for each request and adds `trace_id` to the log lines of the request. If the
@@ -115,14 +109,12 @@ declare module 'fastify' {
  */
 export const traces = plugin({ name: 'traces' }, async (app) => {
   if (!isTracing()) return;
-  app.decorateRequest('span', undefined);
   app.addHook('onRequest', (request, reply, done) => {
     const { url: route, config } = request.routeOptions;
     if (config.isProbe) return done();
     const method = METHODS.includes(request.method) ? request.method : '_OTHER';
     const span = startRequestSpan(route === undefined ? method : `${method} ${route}`, request.raw.headers);
     if (!span) return done();
-    request.span = span;
     request.log = reply.log = request.log.child({ trace_id: span.traceId });
     reply.raw.once('close', () => end(span, method, request, reply));
     return span.run(done);
