@@ -91,7 +91,21 @@ export function answerClientError(error: Error & { code?: string }, socket: Sock
  */
 export function refuseOnSocket(socket: Socket, refusal: Refusal, requestId: string, headers: string[] = []): void {
   if (!socket.writable || !isNextToAnswer(socket)) return void socket.destroy();
-  answerOnSocket(socket, refusal, requestId, headers);
+  const [status] = refusal;
+  const body = bodyOf(refusal);
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'x-content-type-options: nosniff',
+    'connection: close',
+    ...headers,
+  ];
+  const timer = setTimeout(() => socket.destroy(), lingering).unref();
+  socket.once('close', () => clearTimeout(timer));
+  socket.resume(); // discards further data, so that the end of the stream is noticed
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }
 
 /**
@@ -110,24 +124,6 @@ export const bodyOf = ([statusCode, code, message]: Refusal): string =>
   JSON.stringify({ statusCode, error: STATUS_CODES[statusCode], code, message });
 
 const lingering = 5_000;
-
-function answerOnSocket(socket: Duplex, refusal: Refusal, requestId: string, headers: string[]): void {
-  const [status] = refusal;
-  const body = bodyOf(refusal);
-  const head = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
-    'content-type: application/json; charset=utf-8',
-    `content-length: ${Buffer.byteLength(body)}`,
-    `x-request-id: ${requestId}`,
-    'x-content-type-options: nosniff',
-    'connection: close',
-    ...headers,
-  ];
-  const timer = setTimeout(() => socket.destroy(), lingering).unref();
-  socket.once('close', () => clearTimeout(timer));
-  socket.resume(); // discards further data, so that the end of the stream is noticed
-  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
-}
 
 declare module 'fastify' {
   interface FastifyRequest {
