@@ -1,8 +1,9 @@
 import { randomBytes, createCipheriv, createDecipheriv } from 'node:crypto';
-import { link, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isIP } from 'node:net';
 import { unavailable } from '../errors.ts';
+import { createOnce, ignoring } from '../process/files.ts';
 import { isWithin, normaliseAddress, parseRanges, innerAddress, isPublic } from '../process/ip-addresses.ts';
 import type { AddressRanges } from '../process/ip-addresses.ts';
 import type { Config } from '../process/config.ts';
@@ -15,27 +16,11 @@ const fileName = 'webhook-secret-key';
  */
 export async function keyFromFile(dataDir: string): Promise<string> {
   const path = join(dataDir, fileName);
-  return (await readKey(path)) ?? createKey(path);
-}
-
-async function createKey(path: string): Promise<string> {
-  // A file appears under its final name only when it is complete, and only if there is none.
-  const draft = `${path}.${randomBytes(6).toString('hex')}`;
-  await writeFile(draft, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true });
-  await link(draft, path).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
-  await rm(draft);
-  return (await readKey(path))!;
-}
-
-async function readKey(path: string): Promise<string | undefined> {
-  try {
-    return (await readFile(path, 'utf8')).trim();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
+  const read = async () => (await readFile(path, 'utf8').catch(ignoring('ENOENT')))?.trim();
+  const known = await read();
+  if (known !== undefined) return known;
+  await createOnce(path, `${randomBytes(32).toString('base64')}\n`);
+  return (await read())!;
 }
 
 /**

@@ -1,5 +1,6 @@
 import { CommanderError, InvalidArgumentError, type Command } from 'commander';
 import { setFlagsFromString } from 'node:v8';
+import { ignoring } from '../process/files.ts';
 import { formats, type Format } from '../schemas/formats.ts';
 import { lengthOf } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
@@ -26,9 +27,7 @@ export const commandAction =
   };
 
 /** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other error. */
-export function ignoreQuit(error: NodeJS.ErrnoException): void {
-  if (error.code !== 'EPIPE') throw error;
-}
+export const ignoreQuit = ignoring('EPIPE');
 
 const subjects = {
   change: 'the call, job or import',

@@ -75,10 +75,8 @@ const asFields =
  */
 async function exportToFile(exportable: Exportable, options: ChosenOptions & { output: string }): Promise<Exported> {
   const { customer, output } = options;
-  const isReplaceable = await stat(output).then(
-    (found) => found.isFile(),
-    () => true,
-  );
+  const known = await stat(output).catch(() => undefined);
+  const isReplaceable = known === undefined || known.isFile();
   // With a name that no other export to this file uses: both would write into one file.
   const path = isReplaceable ? `${output}.${randomBytes(4).toString('hex')}.partial` : output;
   try {

@@ -203,11 +203,7 @@ async function importStored(object: ImportObject, file: string, options: ImportO
   }
 }
 
-const isFile = (path: string): Promise<boolean> =>
-  stat(path).then(
-    (found) => found.isFile(),
-    () => false,
-  );
+const isFile = async (path: string): Promise<boolean> => (await stat(path).catch(() => undefined))?.isFile() === true;
 
 const settingsOf = (
   object: ImportObject,

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import { createServer, type AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { environmentWithout } from '../process/config.ts';
+import { ignoring } from '../process/files.ts';
 
 /**
  * Creates a folder and its missing parents. Node's recursive `mkdir` never ends in a folder such as `/proc`, which
@@ -23,11 +24,8 @@ export async function createFolder(path: string, mode?: number): Promise<void> {
   });
 }
 
-const isFolder = (path: string): Promise<boolean> =>
-  stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  );
+const isFolder = async (path: string): Promise<boolean> =>
+  (await stat(path).catch(() => undefined))?.isDirectory() === true;
 
 interface User {
   uid: number;
@@ -97,10 +95,10 @@ async function copyPrograms(from: string, to: string): Promise<void> {
 }
 
 const works = (programs: string, user: User | undefined): Promise<boolean> =>
-  succeeds(join(programs, 'initdb'), ['--version'], { ...user, cwd: '/' });
+  succeeds(run(join(programs, 'initdb'), ['--version'], { ...user, cwd: '/' }));
 
-const succeeds = (file: string, args: string[], options: ExecFileOptions): Promise<boolean> =>
-  run(file, args, options).then(
+const succeeds = (work: Promise<unknown>): Promise<boolean> =>
+  work.then(
     () => true,
     () => false,
   );
@@ -122,13 +120,9 @@ async function packagedPrograms(): Promise<string> {
 }
 
 const reaches = (user: User, folder: string): Promise<boolean> =>
-  succeeds('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' });
+  succeeds(run('/bin/sh', ['-c', 'cd "$1"', 'sh', folder], { ...user, cwd: '/' }));
 
-async function place(from: string, to: string): Promise<void> {
-  await rename(from, to).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
-  });
-}
+const place = (from: string, to: string): Promise<void> => rename(from, to).catch(ignoring('ENOTEMPTY', 'EEXIST'));
 
 export interface Cluster {
   data: string;
@@ -241,9 +235,7 @@ async function reachableHome(folder: string, user: User | undefined): Promise<st
   if (!user || (await reaches(user, dirname(home)))) return home;
   const elsewhere = join(publicData, randomUUID());
   await createFolder(publicData, 0o755);
-  await symlink(elsewhere, folder).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
+  await symlink(elsewhere, folder).catch(ignoring('EEXIST'));
   return readlink(folder);
 }
 
@@ -332,8 +324,4 @@ function freePort(wanted: number): Promise<number> {
   });
 }
 
-const exists = (path: string): Promise<boolean> =>
-  stat(path).then(
-    () => true,
-    () => false,
-  );
+const exists = (path: string): Promise<boolean> => succeeds(stat(path));

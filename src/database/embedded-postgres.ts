@@ -1,8 +1,9 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { link, readFile, rm, unlink, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
+import { createOnce } from '../process/files.ts';
 import { sessionSettings } from './connection.ts';
 import * as embedded from './embedded-cluster.ts';
 
@@ -200,14 +201,9 @@ async function readPasswords(file: string): Promise<Passwords> {
     throw new Error(`${file} cannot be read; does the data folder belong to another user?`, { cause: error });
   });
   if (text !== undefined) return parsePasswords(file, text);
-  const draft = `${file}.${randomBytes(6).toString('hex')}`;
   const secret = () => randomBytes(24).toString('base64url');
   const passwords: Passwords = { superuser: secret(), owner: secret(), service: secret() };
-  await writeFile(draft, `${JSON.stringify(passwords, undefined, 2)}\n`, { mode: 0o600 });
-  await link(draft, file).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
-  await unlink(draft);
+  await createOnce(file, `${JSON.stringify(passwords, undefined, 2)}\n`);
   return readPasswords(file);
 }
 
