@@ -8,8 +8,8 @@ import { batchLookups } from '../database/db.ts';
 import { notFound } from '../errors.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { findKeyVersions, issueKey, listApiKeys, replaceKey, revokeKey } from '../queries/accounts/api-keys.ts';
-import { setSpendCaps, type Issued, type KeyVersion } from '../queries/accounts/api-keys.ts';
-import { Done, ErrorBody, IdParams } from '../schemas/wire.ts';
+import { setSpendCaps, type KeyVersion } from '../queries/accounts/api-keys.ts';
+import { Done, doneWith, ErrorBody, IdParams } from '../schemas/wire.ts';
 
 const admin = { access: { session: 'admin' } } as const;
 const about = routesOf('api keys', admin);
@@ -42,7 +42,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) => {
       const { db, caller, body } = request;
       const key = await db.transaction((sql) => issueKey(sql, caller, body, app.config.KEY_PREFIX, actorOf(request)));
-      return reply.code(201).header('cache-control', 'no-store').send(issued('API key generated', key));
+      return reply.code(201).header('cache-control', 'no-store').send(doneWith('API key generated', key));
     },
   );
 
@@ -74,7 +74,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
       const key = await request.db.transaction((sql) =>
         replaceKey(sql, before, request.body, app.config.KEY_PREFIX, actorOf(request)),
       );
-      return reply.header('cache-control', 'no-store').send(issued('API key rotated', key));
+      return reply.header('cache-control', 'no-store').send(doneWith('API key rotated', key));
     },
   );
 
@@ -93,7 +93,7 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
       const data = await request.db.transaction((sql) =>
         setSpendCaps(sql, caller.customerId, params.id, body, actorOf(request)),
       );
-      return { success: true as const, message: 'Spend caps changed', data };
+      return doneWith('Spend caps changed', data);
     },
   );
 
@@ -116,8 +116,6 @@ const keys: FastifyPluginAsyncTypebox = async (app) => {
     },
   );
 };
-
-const issued = (message: string, data: Issued): schemas.IssuedKey => ({ success: true, message, data });
 
 const approvals: FastifyPluginAsyncTypebox = async (app) => {
   const about = routesOf('approvals', admin);
@@ -147,7 +145,7 @@ const approvals: FastifyPluginAsyncTypebox = async (app) => {
       await decideCall(request, request.params.id, request.body.approve);
       const { customerId } = request.caller;
       const data = await request.db.lookup((sql) => requireApproval(sql, customerId, request.params.id));
-      return { success: true as const, message: `Call ${data.status}`, data };
+      return doneWith(`Call ${data.status}`, data);
     },
   );
 };

@@ -5,7 +5,7 @@ import { DuplicateGroup, maxMovedRecords, Merged } from '../schemas/clean-data.t
 import { rowsOf } from '../plugins/record-routes.ts';
 import { mergeCompanies, mergeContacts } from '../queries/crm/record-merges.ts';
 import { routesOf } from '../schemas/scopes.ts';
-import { ErrorBody } from '../schemas/wire.ts';
+import { doneWith, ErrorBody } from '../schemas/wire.ts';
 
 const resources = [
   {
@@ -83,11 +83,7 @@ const cleanData: FastifyPluginAsyncTypebox = async (app) => {
           async (sql) => {
             await merge(sql, request.caller.customerId, request.body);
             const { id, merge_ids: merged } = request.body;
-            return {
-              success: true,
-              message: `${plural[0]!.toUpperCase()}${plural.slice(1)} merged`,
-              data: { id, merged },
-            };
+            return doneWith(`${plural[0]!.toUpperCase()}${plural.slice(1)} merged`, { id, merged });
           },
           { size: () => ({ records: request.body.merge_ids.length + 1 }) },
         ),

@@ -2,7 +2,15 @@ import { Type, type FastifyPluginAsyncTypebox } from '@fastify/type-provider-typ
 import { actorOf } from '../plugins/auth.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields } from '../queries/records/custom-fields.ts';
-import { Declaration, KeyParams, maxDeclared, type DeclaredObject, Done, ErrorBody } from '../schemas/wire.ts';
+import {
+  Declaration,
+  KeyParams,
+  maxDeclared,
+  type DeclaredObject,
+  Done,
+  doneWith,
+  ErrorBody,
+} from '../schemas/wire.ts';
 import { type Access, routesOf } from '../schemas/scopes.ts';
 import { builtInFields, customField, declarable, Field, FieldDone, objects } from '../schemas/fields.ts';
 import type { ObjectName } from '../schemas/fields.ts';
@@ -72,7 +80,7 @@ function addDeclarations(
       const { db, caller, params, body } = request;
       const name = { object, key: params.key };
       const field = await db.transaction((sql) => declareField(sql, caller.customerId, name, body, actorOf(request)));
-      return { success: true as const, message: 'Field declared', data: customField(field) };
+      return doneWith('Field declared', customField(field));
     },
   );
 

@@ -5,7 +5,7 @@ import { updateList, createList, deleteList, duplicateList, findList, listLists 
 import { addMembers, removeMembers } from '../queries/crm/list-members.ts';
 import { ListVerification, VerificationEstimate, VerifyList } from '../schemas/jobs.ts';
 import * as schemas from '../schemas/lists.ts';
-import { done, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
+import { done, doneWith, DoneWithId, ErrorBody, IdParams, ShortageBody } from '../schemas/wire.ts';
 import { rowsOf, recordRoutes } from '../plugins/record-routes.ts';
 import { routesOf } from '../schemas/scopes.ts';
 import { startOrEstimate } from './jobs.ts';
@@ -121,7 +121,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     async (request, reply) =>
       startOrEstimate('verify_list', request, reply, {
         body: { ...request.body, list_id: request.params.id },
-        toAnswer: (data) => ({ success: true, message: 'Verification started', data }),
+        toAnswer: (job) => doneWith('Verification started', job),
       }),
   );
 
@@ -137,7 +137,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     ),
     async ({ db, caller, body }) => {
       const { ids: _ids, ...data } = await db.transaction((sql) => addMembers(sql, caller.customerId, body));
-      return { success: true as const, message: 'Contacts added', data };
+      return doneWith('Contacts added', data);
     },
   );
 
@@ -153,7 +153,7 @@ const lists: FastifyPluginAsyncTypebox = async (app) => {
     ),
     async ({ db, caller, body }) => {
       const { ids } = await db.transaction((sql) => removeMembers(sql, caller.customerId, body));
-      return { success: true as const, message: 'Contacts removed', data: { removed: ids.length } };
+      return doneWith('Contacts removed', { removed: ids.length });
     },
   );
 };

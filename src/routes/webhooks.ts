@@ -9,13 +9,13 @@ import {
   testEndpoint,
   updateEndpoint,
 } from '../accounts/webhooks.ts';
-import type { Issued, Management } from '../accounts/webhooks.ts';
+import type { Management } from '../accounts/webhooks.ts';
 import { actorOf } from '../plugins/auth.ts';
 import { rowsOf } from '../plugins/record-routes.ts';
 import { pageById } from '../queries/records/finders.ts';
 import { listDeliveries, deleteEndpoint, requireEndpoint } from '../queries/accounts/webhook-endpoints.ts';
 import { type Access, routesOf } from '../schemas/scopes.ts';
-import { done, Done, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
+import { done, Done, doneWith, DoneWithId, ErrorBody, IdParams } from '../schemas/wire.ts';
 import * as schemas from '../schemas/webhooks.ts';
 import { whollyReadableEvents } from '../schemas/events.ts';
 
@@ -42,7 +42,7 @@ const webhooks: FastifyPluginAsyncTypebox<{ by: 'session' | 'key' }> = async (ap
     async (request, reply) => {
       const create = await endpointCreation(managementOf(request), request.body);
       const endpoint = await request.db.transaction(create);
-      return reply.code(201).header('cache-control', 'no-store').send(issued('Webhook endpoint created', endpoint));
+      return reply.code(201).header('cache-control', 'no-store').send(doneWith('Webhook endpoint created', endpoint));
     },
   );
 
@@ -68,7 +68,7 @@ const webhooks: FastifyPluginAsyncTypebox<{ by: 'session' | 'key' }> = async (ap
     ),
     async (request) => {
       const data = await updateEndpoint(managementOf(request), request.params.id, request.body);
-      return { success: true as const, message: 'Webhook endpoint updated', data };
+      return doneWith('Webhook endpoint updated', data);
     },
   );
 
@@ -98,7 +98,7 @@ const webhooks: FastifyPluginAsyncTypebox<{ by: 'session' | 'key' }> = async (ap
     ),
     async (request, reply) => {
       const endpoint = await request.db.transaction(secretRotation(managementOf(request), request.params.id));
-      return reply.header('cache-control', 'no-store').send(issued('Webhook secret rotated', endpoint));
+      return reply.header('cache-control', 'no-store').send(doneWith('Webhook secret rotated', endpoint));
     },
   );
 
@@ -155,5 +155,3 @@ const managementOf = (request: FastifyRequest): Management => {
   const key = caller.kind === 'key' && { id: caller.keyId, types: whollyReadableEvents(caller.scopes) };
   return { db, config: server.config, customerId: caller.customerId, by: actorOf(request), ...(key && { key }) };
 };
-
-const issued = (message: string, data: Issued): schemas.IssuedEndpoint => ({ success: true, message, data });

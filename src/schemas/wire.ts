@@ -261,11 +261,9 @@ export const DoneWithId = DoneWith(
   'The record, by its id.',
 );
 
-export const done = (message: string, id: string): Static<typeof DoneWithId> => ({
-  success: true,
-  message,
-  data: { id },
-});
+export const doneWith = <Data>(message: string, data: Data) => ({ success: true as const, message, data });
+
+export const done = (message: string, id: string): Static<typeof DoneWithId> => doneWith(message, { id });
 
 export const NoBody = Strict({});
 
