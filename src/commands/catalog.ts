@@ -3,7 +3,6 @@ import { open, realpath } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Option, type Command } from 'commander';
-import type { CatalogStatus } from '../catalog/catalog.ts';
 import { withImportLock } from '../catalog/import-lock.ts';
 import { importPeople, type ImportReport } from '../catalog/import-people.ts';
 import type { Format } from '../catalog/parse-records.ts';
@@ -194,19 +193,13 @@ const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
     }),
   );
 
-interface Status extends CatalogStatus {
-  imported_at: string | null;
-  unfinished_imports: { source: string; line: number; updated_at: string }[];
-  /** Number of unlocks that are not yet in the search index. Always 0 if the catalog is in PostgreSQL. */
-  unlocks_behind: number;
-}
-
-const status = (): Promise<Status> =>
+const status = () =>
   withCatalog(async ({ db, catalog }) => {
     const stored = await catalog.status();
     const [known, unfinished] = await db.lookup((sql) =>
       Promise.all([findCatalogState(sql, catalog.name), listUnfinishedImports(sql)]),
     );
+    // Unlocks that are not yet in the search index; PostgreSQL needs none.
     const unlocks_behind = catalog.engine === 'postgres' ? 0 : await db.search(countUnindexed);
     return { ...stored, imported_at: known?.imported_at ?? null, unfinished_imports: [...unfinished], unlocks_behind };
   });
@@ -219,7 +212,7 @@ const printStatus = ({
   unfinished_imports,
   unlocks_behind,
   details,
-}: Status): string =>
+}: Awaited<ReturnType<typeof status>>): string =>
   [
     `engine       ${engine}`,
     `people       ${people}`,

@@ -1,6 +1,6 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import { addressOf, type DatabaseAddress, lowestId } from '../database/connection.ts';
-import type { Database, Transaction } from '../database/db.ts';
+import { addressOf, lowestId } from '../database/connection.ts';
+import type { Database } from '../database/db.ts';
 import { checkCredits, listCustomersAfter, type CreditFault } from '../queries/jobs/credit-checks.ts';
 import { adjustCredits, findCredits, grantCredits } from '../queries/jobs/credits.ts';
 import { pools, type Credits, type Pool } from '../schemas/jobs.ts';
@@ -60,14 +60,8 @@ interface Moved {
 const show = ({ customer }: { customer: string }): Promise<Moved> =>
   forCustomer(customer, async (sql, id) => ({ customer_id: id, credits: await findCredits(sql, id) }));
 
-type Move = (
-  sql: Transaction,
-  customerId: string,
-  given: { pool: Pool; amount: number; note: string | null },
-) => Promise<void>;
-
 const move =
-  (act: Move) =>
+  (act: typeof grantCredits) =>
   ({ customer, pool, amount, note }: Moving): Promise<Moved> =>
     forCustomer(customer, async (sql, id) => {
       await act(sql, id, { pool, amount, note: note ?? null });
@@ -80,18 +74,12 @@ const print = ({ credits }: Moved): string =>
     { POOL: 'pool', BALANCE: 'balance', RESERVED: 'reserved' },
   );
 
-interface Report {
-  database: DatabaseAddress;
-  customers: number;
-  faults: CreditFault[];
-}
-
 const check = () => withServices(async ({ url, db }) => ({ database: addressOf(url), ...(await checkAll(db)) }));
 
 const batchSize = 1_000;
 
-async function checkAll(db: Database): Promise<Omit<Report, 'database'>> {
-  const report: Omit<Report, 'database'> = { customers: 0, faults: [] };
+async function checkAll(db: Database) {
+  const report = { customers: 0, faults: [] as CreditFault[] };
   for (let after = lowestId; ;) {
     const customers = await db.search((sql) => listCustomersAfter(sql, after, batchSize));
     if (customers.length === 0) return report;
@@ -101,7 +89,7 @@ async function checkAll(db: Database): Promise<Omit<Report, 'database'>> {
   }
 }
 
-const describe = ({ database: { name, host, port }, customers, faults }: Report): string =>
+const describe = ({ database: { name, host, port }, customers, faults }: Awaited<ReturnType<typeof check>>): string =>
   `Checked database ${name} on ${host}, port ${port}\n${describeFaults(customers, faults)}`;
 
 const describeFaults = (customers: number, faults: CreditFault[]): string =>

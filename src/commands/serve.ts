@@ -6,13 +6,6 @@ import { describeDemo } from './demo.ts';
 import { keepYoungHeapSmall } from './command.ts';
 import { listenMonitor, serverAction, runServices } from './run-services.ts';
 
-interface Serving {
-  url: string;
-  docs: string;
-  monitor: string | null;
-  demo: Demo | null;
-}
-
 export function define(command: Command): void {
   command
     .option('--migrate', 'migrate the database to the current schema first')
@@ -21,7 +14,7 @@ export function define(command: Command): void {
     .action(serverAction(serve, describe));
 }
 
-const serve = (options: { migrate?: true; demo?: true; withWorker?: true }): Promise<Serving> =>
+const serve = (options: { migrate?: true; demo?: true; withWorker?: true }) =>
   runServices(options, async (services, shutdown) => {
     const demo = options.demo ? await demoIn(services) : null;
     const app = buildApp(services);
@@ -48,5 +41,5 @@ async function demoIn(services: OpenServices): Promise<Demo | null> {
   });
 }
 
-const describe = ({ url, docs, demo }: Serving): string =>
+const describe = ({ url, docs, demo }: Awaited<ReturnType<typeof serve>>): string =>
   [...(demo ? [describeDemo(demo, url), ''] : []), `Serving on ${url} (interactive documentation: ${docs})`].join('\n');
