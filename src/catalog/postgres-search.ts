@@ -1,6 +1,6 @@
 import { type TextField, exactFields, wordFields } from '../schemas/prospects.ts';
 import { type CatalogDocument, fieldCodes } from './document.ts';
-import { join, type Fragment, type FragmentMaker } from '../filters/sql.ts';
+import { allOf, anyOf, commaList, type Fragment, type FragmentMaker } from '../filters/sql.ts';
 import {
   type Search,
   type Criterion,
@@ -26,7 +26,7 @@ export function matching(
   { criteria, netNewFor }: Pick<Search, 'criteria' | 'netNewFor'>,
 ): Fragment {
   const conditions = criteria.map((criterion) => print(sql, criterion));
-  return join(sql, netNewFor === undefined ? conditions : [...conditions, netNew(sql, netNewFor)], 'and', 'true');
+  return allOf(sql, netNewFor === undefined ? conditions : [...conditions, netNew(sql, netNewFor)]);
 }
 
 function print(sql: FragmentMaker, criterion: Criterion): Fragment {
@@ -103,7 +103,7 @@ function printEquals(sql: FragmentMaker, criterion: Extract<Criterion, { kind: '
 /** Returns the condition that the prospect `p` has all tokens of at least one alternative. */
 function hasTokens(sql: FragmentMaker, alternatives: string[][]): Fragment {
   const conditions = alternatives.map((tokens) => sql`p.tokens @> ${tokens}::text[]`);
-  return sql`(${join(sql, conditions, 'or', 'false')})`;
+  return anyOf(sql, conditions);
 }
 
 /**
@@ -150,25 +150,25 @@ export function orderBy(sql: FragmentMaker, order: ProspectOrder): Fragment {
     const { column, descending, nullable } = printKey(sql, key);
     return sql`${column} ${sql.unsafe(descending ? 'desc' : 'asc')} ${sql.unsafe(nullable ? 'nulls last' : '')}`;
   });
-  return join(sql, [...keys, sql`p.id`], ',', '');
+  return commaList(sql, [...keys, sql`p.id`]);
 }
 
 export function isAfter(sql: FragmentMaker, order: ProspectOrder, { id, values }: ProspectPosition): Fragment {
   const keys = order.map((key) => printKey(sql, key));
   if (keys.every(({ descending, nullable }) => !descending && !nullable)) return isRowAfter(sql, keys, { id, values });
-  const alternatives = [...keys.keys()].map(
-    (i) => sql`(${join(sql, [...ties(sql, keys, values, i), comesAfter(sql, keys[i]!, values[i]!)], 'and', 'true')})`,
+  const alternatives = [...keys.keys()].map((i) =>
+    allOf(sql, [...ties(sql, keys, values, i), comesAfter(sql, keys[i]!, values[i]!)]),
   );
-  const last = sql`(${join(sql, [...ties(sql, keys, values, keys.length), sql`p.id > ${id}::uuid`], 'and', 'true')})`;
-  return sql`${bound(sql, keys[0]!, values[0]!)} and (${join(sql, [...alternatives, last], 'or', 'false')})`;
+  const last = allOf(sql, [...ties(sql, keys, values, keys.length), sql`p.id > ${id}::uuid`]);
+  return sql`${bound(sql, keys[0]!, values[0]!)} and ${anyOf(sql, [...alternatives, last])}`;
 }
 
 /**
  * Returns the condition `(a, b, id) > (x, y, z)`, which is only valid if all sort fields are ascending and never null.
  */
 function isRowAfter(sql: FragmentMaker, keys: Printed[], { id, values }: ProspectPosition): Fragment {
-  const columns = join(sql, [...keys.map(({ column }) => column), sql`p.id`], ',', '');
-  const bounds = join(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`], ',', '');
+  const columns = commaList(sql, [...keys.map(({ column }) => column), sql`p.id`]);
+  const bounds = commaList(sql, [...keys.map(({ value }, i) => value(values[i]!)), sql`${id}::uuid`]);
   return sql`(${columns}) > (${bounds})`;
 }
 

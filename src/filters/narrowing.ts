@@ -1,6 +1,6 @@
 import { customKey } from '../schemas/filters.ts';
 import { companySource, type Source, all, any, type Filter, hasCompany, fieldsOf } from './columns.ts';
-import { liveCompanies, constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import { liveCompanies, allOf, anyOf, constant, type Fragment, type FragmentMaker } from './sql.ts';
 import { arrayLiteral, hasTextTerms, hasValueTerm, marksOf, minTextLength, Terms, toSql } from './to-sql.ts';
 import { highestId, lowestId } from '../database/connection.ts';
 import type { RecordQuery } from './parse.ts';
@@ -57,11 +57,7 @@ function print(printing: Printing, filter: Filter): Candidates | undefined {
     case 'any': {
       const parts = filter.of.map((one) => print(printing, one));
       if (parts.length === 0 || !parts.every((part) => part !== undefined)) return undefined;
-      if (parts.every(({ ids }) => ids === undefined))
-        return oneOf(
-          sql,
-          parts.map(({ condition }) => condition),
-        );
+      if (parts.every(({ ids }) => ids === undefined)) return { condition: anyOf(sql, conditionsOf(parts)) };
       return isAnyOf(
         printing,
         parts.map(({ condition, ids }) => ids ?? idsThat(printing, condition)),
@@ -100,15 +96,11 @@ function printIn(printing: Printing, test: Test<'in'>): Candidates | undefined {
   if (!values.every((value) => hasValueTerm(source, field, value))) return undefined;
   const hashes = values.map((value) => terms.ofValue(field, value));
   if (hashes.length > fewValues) return hasOneOf(printing, hashes);
-  return oneOf(
-    sql,
-    hashes.map((hash) => hasTerms(printing, [hash])),
-  );
+  const hasTerm = hashes.map((hash) => hasTerms(printing, [hash]));
+  return { condition: anyOf(sql, hasTerm) };
 }
 
-const oneOf = (sql: FragmentMaker, conditions: Fragment[]): Candidates => ({
-  condition: sql`(${join(sql, conditions, 'or', 'false')})`,
-});
+const conditionsOf = (parts: Candidates[]): Fragment[] => parts.map(({ condition }) => condition);
 
 function printPart(printing: Printing, test: Test<'contains'>): Candidates | undefined {
   const ofCompany = companyFilterOf(printing, test);
@@ -139,12 +131,8 @@ function printSearch(printing: Printing, { words }: Test<'search'>): Candidates 
   const long = words.filter((word) => word.length >= minTextLength);
   const asked = long.toSorted((a, b) => b.length - a.length).slice(0, maxWords);
   if (asked.length === 0) return undefined;
-  const own = sql`(${join(
-    sql,
-    asked.map((word) => hasParts(printing, 'search', word)),
-    'and',
-    'true',
-  )})`;
+  const hasWords = asked.map((word) => hasParts(printing, 'search', word));
+  const own = allOf(sql, hasWords);
   return source.alias === 'co' ? { condition: own } : isAnyOf(printing, searchedWithCompany(printing, asked, own));
 }
 
@@ -242,12 +230,7 @@ function printAll(printing: Printing, filters: Filter[]): Candidates | undefined
   const arrays = parts.filter(({ ids }) => ids !== undefined);
   const used = arrays.length > 0 ? arrays : parts;
   if (used.length === 1 && !first) return used[0];
-  const own = sql`(${join(
-    sql,
-    used.map(({ condition }) => condition),
-    'and',
-    'true',
-  )})`;
+  const own = allOf(sql, conditionsOf(used));
   if (!first || others.some(({ kind }) => kind === 'search'))
     return { condition: own, ...(arrays.length > 0 && { ids: idsThat(printing, own) }) };
   const count = sql`(select count(*) from (${companiesThat(printing, first.filter)} limit ${fewCompanies + 1}::bigint) few)`;

@@ -10,7 +10,7 @@ import {
   newestRows,
 } from './narrowing.ts';
 import { columnsOf, type RecordQuery } from './parse.ts';
-import { constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import { constant, commaList, type Fragment, type FragmentMaker } from './sql.ts';
 import { parameter, shownValue, toSql, typeOf, firstIdOf } from './to-sql.ts';
 import { indexed } from '../schemas/filters.ts';
 
@@ -69,7 +69,7 @@ export function longTextsOf(sql: FragmentMaker, query: RecordQuery, after: Posit
   const texts = columnsOf(query.source, query.order).map((column, i) =>
     isLongText(after.values[i]) ? shownValue(sql, column) : constant(sql, 'null::text'),
   );
-  return sql`select array[${join(sql, texts, ',', '')}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;
+  return sql`select array[${commaList(sql, texts)}] as texts from ${from} where ${owned} and ${id} = ${after.id}::uuid`;
 }
 
 interface Ascent {
@@ -302,7 +302,7 @@ const bySorting: PageStrategy = (context) => {
   });
   return {
     where: query.after ? sql`${matches} and ${isAfter(context, query.after, 0)}` : matches,
-    orderBy: sql`${join(sql, keys, ',', '')}, ${id} desc`,
+    orderBy: sql`${commaList(sql, keys)}, ${id} desc`,
     limit: limitAndOffset(context),
   };
 };

@@ -25,10 +25,20 @@ export function constant(sql: FragmentMaker, text: string): Fragment {
   return made;
 }
 
-export function join(sql: FragmentMaker, fragments: Fragment[], word: 'and' | 'or' | ',', otherwise: string): Fragment {
+function join(sql: FragmentMaker, fragments: Fragment[], word: 'and' | 'or' | ',', otherwise: string): Fragment {
   if (fragments.length === 0) return constant(sql, otherwise);
   return fragments.reduce((joined, fragment) => sql`${joined} ${constant(sql, word)} ${fragment}`);
 }
+
+export const commaList = (sql: FragmentMaker, fragments: Fragment[]): Fragment => join(sql, fragments, ',', '');
+
+/** Returns the SQL condition that all of these conditions hold, in parentheses. */
+export const allOf = (sql: FragmentMaker, conditions: Fragment[]): Fragment =>
+  sql`(${join(sql, conditions, 'and', 'true')})`;
+
+/** Returns the SQL condition that at least one of these conditions holds, in parentheses. */
+export const anyOf = (sql: FragmentMaker, conditions: Fragment[]): Fragment =>
+  sql`(${join(sql, conditions, 'or', 'false')})`;
 
 export interface RecordedSql {
   text: string;

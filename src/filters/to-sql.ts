@@ -1,7 +1,7 @@
 import { customKey } from '../schemas/filters.ts';
 import { ofSource, searchedOf, companySource, contactSource, foldRecord } from './columns.ts';
 import type { Source, Folded, RecordFields, FilterValue, Column, Comparison, Filter } from './columns.ts';
-import { liveCompanies, liveLists, constant, join, type Fragment, type FragmentMaker } from './sql.ts';
+import { liveCompanies, liveLists, constant, allOf, anyOf, type Fragment, type FragmentMaker } from './sql.ts';
 
 /*
  * The search terms of a record are 32-bit hashes in the database column `terms`, with one GIN index for all customers:
@@ -203,10 +203,9 @@ function print(printing: Printing, filter: Filter): Fragment {
   const { sql } = printing;
   switch (filter.kind) {
     case 'all':
-      if (filter.of.length === 0) return constant(sql, 'true');
-      return sql`(${join(sql, printAll(printing, filter.of), 'and', 'true')})`;
+      return allOf(sql, printAll(printing, filter.of));
     case 'any':
-      return sql`(${join(sql, printAll(printing, filter.of), 'or', 'false')})`;
+      return anyOf(sql, printAll(printing, filter.of));
     case 'not':
       return sql`(${print(printing, filter.of)}) is not true`;
     case 'search':
@@ -240,12 +239,8 @@ function printColumn(printing: Printing, test: FieldTest, column: Column): Fragm
     case 'in':
       if (column.cases) {
         const { cases } = column;
-        return sql`(${join(
-          sql,
-          test.values.map((one) => constant(sql, cases[one ? 'true' : 'false'])),
-          'or',
-          'false',
-        )})`;
+        const isCase = test.values.map((one) => constant(sql, cases[one ? 'true' : 'false']));
+        return anyOf(sql, isCase);
       }
       if (column.key !== undefined)
         return sql`(${isOneOf(sql, constant(sql, column.key), test.values, typeOf(column))} and ${value} is not null)`;
@@ -296,14 +291,11 @@ function likePattern({ text, at }: Test<'contains'>): string {
 const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/g, String.raw`\$&`);
 
 function printSearch({ sql, source }: Printing, { words }: Test<'search'>): Fragment {
-  const occurs = (word: string): Fragment =>
-    sql`(${join(
-      sql,
-      source.searched.map((text) => sql`${constant(sql, text)} like ${`%${escapeLike(word)}%`}`),
-      'or',
-      'false',
-    )})`;
-  return sql`(${join(sql, words.map(occurs), 'and', 'true')})`;
+  const occurs = (word: string): Fragment => {
+    const isIn = source.searched.map((text) => sql`${constant(sql, text)} like ${`%${escapeLike(word)}%`}`);
+    return anyOf(sql, isIn);
+  };
+  return allOf(sql, words.map(occurs));
 }
 
 function printLinked({ sql, customerId }: Printing, test: FieldTest, { key, rows, id }: NonNullable<Column['linked']>) {
@@ -346,13 +338,10 @@ function printOfCompanies({ sql, customerId }: Printing, { values }: Test<'in'>)
 function printCreation({ sql, source }: Printing, test: FieldTest): Fragment {
   const id = constant(sql, `${source.alias}.id`);
   const from = (value: FilterValue, plus = 0): Fragment => sql`${firstIdOf(Date.parse(String(value)) + plus)}::uuid`;
-  if (test.kind === 'in')
-    return sql`(${join(
-      sql,
-      test.values.map((value) => sql`(${id} >= ${from(value)} and ${id} < ${from(value, 1)})`),
-      'or',
-      'false',
-    )})`;
+  if (test.kind === 'in') {
+    const isAt = test.values.map((value) => sql`(${id} >= ${from(value)} and ${id} < ${from(value, 1)})`);
+    return anyOf(sql, isAt);
+  }
   if (test.kind === 'empty') return sql`false`;
   if (test.kind !== 'compare') throw new Error(`The field created_at does not support the condition ${test.kind}`);
   const { operator, value } = test;
@@ -389,7 +378,7 @@ function printCustom({ sql, source }: Printing, test: FieldTest, key: string): F
         ...(numbers.length > 0 ? [ofNumber(isOneOf(sql, number, numbers, 'numeric'))] : []),
         ...booleans.map((value) => sql`${kept} -> ${key}::text = ${String(value)}::text::jsonb`),
       ];
-      return sql`(${join(sql, alternatives, 'or', 'false')})`;
+      return anyOf(sql, alternatives);
     }
     case 'compare': {
       const symbol = constant(sql, symbols[test.operator]);

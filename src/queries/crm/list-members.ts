@@ -1,7 +1,7 @@
 import type { LockedId, Transaction, Database, Queryable } from '../../database/db.ts';
 import { conflict, missingReferences, validationFailed } from '../../errors.ts';
 import { contactSource, fromOf, any, not, type Filter } from '../../filters/columns.ts';
-import { liveLists, record, recorder, type Fragment, type FragmentMaker, run, join } from '../../filters/sql.ts';
+import { liveLists, record, recorder, type Fragment, type FragmentMaker, run, commaList } from '../../filters/sql.ts';
 import { rulesFilter } from '../../filters/rules.ts';
 import { toSql } from '../../filters/to-sql.ts';
 import { type Rule, ruleLimits } from '../../schemas/lists.ts';
@@ -412,7 +412,7 @@ async function findMatchingLists(sql: Queryable, customerId: string, contactId: 
   const [row] = await run<{ lists: string[] }>(
     sql,
     recorder`
-    select array_remove(array[${join(recorder, tests, ',', '')}], null) as lists
+    select array_remove(array[${commaList(recorder, tests)}], null) as lists
     from ${fromOf(recorder, contactSource, customerId)}
     where c.customer_id = ${customerId}::uuid
       and c.id = ${contactId}::uuid`,

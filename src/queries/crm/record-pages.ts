@@ -21,7 +21,7 @@ import {
   longTextsOf,
 } from '../../filters/page-clauses.ts';
 import { nextCursor, positionOf, type RecordQuery, parseRecordQuery, type ListRequest } from '../../filters/parse.ts';
-import { recorder, run, constant, join, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
+import { recorder, run, constant, commaList, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { toSql } from '../../filters/to-sql.ts';
 import { readTotals } from '../records/journal.ts';
 import { resolveLists } from './list-members.ts';
@@ -201,7 +201,7 @@ export async function countEach(sql: Queryable, query: RecordQuery, filters: rea
     const withCompany = some.some((filter) => filterUsesCompany(query.source, filter));
     const from = fromOf(recorder, query.source, query.customerId, { withCompany });
     const { where } = countClauses(recorder, query);
-    const statement = recorder`select ${join(recorder, totals, ',', '')} from ${from} where ${where}`;
+    const statement = recorder`select ${commaList(recorder, totals)} from ${from} where ${where}`;
     const [row] = await run<Record<string, number>>(sql, statement);
     counts.push(...Object.values(row!));
   }
