@@ -23,23 +23,23 @@ interface Candidates {
   ids?: Fragment;
 }
 
-function candidateCondition(sql: FragmentMaker, source: Source, customerId: string, filter: Filter) {
+/**
+ * Returns the SQL condition that selects the candidates of a filter. Undefined if no index helps.
+ * @param byId true: the condition compares with an array of ids. The planner expects an array to have few ids, so it
+ *   reads these records by id, in any order and join
+ */
+export function candidateCondition(
+  sql: FragmentMaker,
+  { source, customerId, filter }: Pick<RecordQuery, 'source' | 'customerId' | 'filter'>,
+  { byId = false } = {},
+): Fragment | undefined {
   if (source.searchVersion === 0) return undefined;
   const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
   const narrowed = print(printing, filter);
   if (!narrowed) return undefined;
   const rest = constant(sql, withoutTerms(source));
-  if (!narrowed.ids) return sql`(${narrowed.condition} or ${rest})`;
-  return isAnyOf(printing, [narrowed.ids, idsThat(printing, rest)]).condition;
-}
-
-function candidateIds(sql: FragmentMaker, source: Source, customerId: string, filter: Filter): Fragment | undefined {
-  if (source.searchVersion === 0) return undefined;
-  const printing = { sql, source, customerId, terms: new Terms(source, customerId) };
-  const narrowed = print(printing, filter);
-  if (!narrowed) return undefined;
-  const ids = narrowed.ids ?? idsThat(printing, narrowed.condition);
-  return sql`${ids} union all ${idsThat(printing, constant(sql, withoutTerms(source)))}`;
+  if (!narrowed.ids && !byId) return sql`(${narrowed.condition} or ${rest})`;
+  return isAnyOf(printing, [narrowed.ids ?? idsThat(printing, narrowed.condition), idsThat(printing, rest)]).condition;
 }
 
 /**
@@ -268,7 +268,7 @@ const printCompanies = (printing: Printing, filter: Filter): Candidates => ({
 });
 
 function companiesThat({ sql, customerId }: Printing, filter: Filter): Fragment {
-  const candidates = candidateCondition(sql, companySource, customerId, filter) ?? constant(sql, 'true');
+  const candidates = candidateCondition(sql, { source: companySource, customerId, filter }) ?? constant(sql, 'true');
   return sql`
     select co.id
     from ${liveCompanies(sql, customerId)}
@@ -302,7 +302,7 @@ export const isNewestFirst = ({ order }: RecordQuery): boolean =>
   order.length === 1 && order[0]!.field === 'created_at' && order[0]!.direction === 'DESC';
 
 export const isIndexable = (sql: FragmentMaker, query: RecordQuery): boolean =>
-  candidateConditionOf(sql, query) !== undefined && !isSelective(query.filter);
+  candidateCondition(sql, query) !== undefined && !isSelective(query.filter);
 
 /** Fields with a b-tree index whose values are each shared by few records. */
 const selectiveFields = new Set([
@@ -335,11 +335,6 @@ export function hasManyWithoutTerms(sql: FragmentMaker, { source, customerId, fi
   return filterUsesCompany(source, filter) ? sql`${many(source)} or ${many(companySource)}` : many(source);
 }
 
-export const candidateConditionOf = (
-  sql: FragmentMaker,
-  { source, customerId, filter }: RecordQuery,
-): Fragment | undefined => candidateCondition(sql, source, customerId, filter);
-
 export const usesCompany = ({ source, filter, order }: RecordQuery): boolean =>
   hasCompany(source) &&
   (filterUsesCompany(source, filter) || order.some(({ field }) => source.columns[field]?.isOfCompany));
@@ -370,12 +365,4 @@ export function newestRows(sql: FragmentMaker, query: RecordQuery, size: number)
     order by newest.id desc, newest.updated_at
     limit ${size}::bigint
   ) ${constant(sql, source.alias)}`;
-}
-
-export function isCandidate(sql: FragmentMaker, query: RecordQuery): Fragment {
-  const { source, customerId, filter } = query;
-  const id = constant(sql, `${source.alias}.id`);
-  const ids = candidateIds(sql, source, customerId, filter);
-  // The planner expects an array to have few ids, so it reads these records by id, in any order and join.
-  return ids ? sql`${id} = any(array(${ids}))` : constant(sql, 'true');
 }

@@ -2,10 +2,9 @@ import { isLongText, type Position } from './cursor.ts';
 import { fromOf, ownedBy, type Column, singleList } from './columns.ts';
 import {
   usesCompany,
-  candidateConditionOf,
+  candidateCondition,
   filterUsesCompany,
   firstOfNewest,
-  isCandidate,
   isNewestFirst,
   newestRows,
 } from './narrowing.ts';
@@ -29,16 +28,15 @@ interface PageContext {
   matches: Fragment;
 }
 
-/**
- * Returns the SQL fragments that all statements for a page use.
- * @param narrowed additional SQL condition that the page's records must meet
- * @param rows the records to read, as SQL for a `from` clause. Default: the table
- */
-function pageContextOf(
-  sql: FragmentMaker,
-  query: RecordQuery,
-  { narrowed, rows }: { narrowed?: Fragment | undefined; rows?: Fragment } = {},
-): PageContext {
+interface Restriction {
+  /** Additional SQL condition that the records must meet. */
+  narrowed?: Fragment | undefined;
+  /** The records to read, as SQL for a `from` clause. Default: the table. */
+  rows?: Fragment;
+}
+
+/** Returns the SQL fragments that all statements for a page use. */
+function pageContextOf(sql: FragmentMaker, query: RecordQuery, { narrowed, rows }: Restriction = {}): PageContext {
   const { source, customerId, filter } = query;
   const owned = ownedBy(sql, source, customerId);
   return {
@@ -113,32 +111,20 @@ function ascending(context: PageContext, ascent: Ascent): Clauses {
   // No index has the order of the page: value ascending, id descending. So an ascending index scan first finds the last
   // value on the page (the edge). Then the records with that value are read by id descending. The cost stays small even
   // if a million records have the same value.
-  const { sql, query, id, owned } = context;
-  const ids = query.after ? idsAfter(context, ascent, query.after) : idsFromStart(context, ascent);
+  const { sql, query, id, owned, matches } = context;
+  const { after } = query;
+  const tied = after ? sql`union all (${descent(context, ascent, ascent.tied(after))})` : sql``;
+  const ids = sql`
+    with ${scan(context, ascent, after ? sql`${matches} and ${ascent.above(after)}` : matches)}
+    select page.id
+    from (${scanned(context, ascent)} ${tied}) page
+    order by page.value, page.id desc
+    limit ${limitAndOffset(context)}`;
   return {
     where: sql`${owned} and ${id} = any(array(${ids}))`,
     orderBy: sql`${ascent.value}, ${id} desc`,
     limit: sql`${query.limit}::bigint`,
   };
-}
-
-function idsFromStart(context: PageContext, ascent: Ascent): Fragment {
-  return context.sql`
-    with ${scan(context, ascent, context.matches)}
-    select page.id
-    from (${scanned(context, ascent)}) page
-    order by page.value, page.id desc
-    limit ${limitAndOffset(context)}`;
-}
-
-function idsAfter(context: PageContext, ascent: Ascent, after: Position): Fragment {
-  const { sql, matches } = context;
-  return sql`
-    with ${scan(context, ascent, sql`${matches} and ${ascent.above(after)}`)}
-    select page.id
-    from (${scanned(context, ascent)} union all (${descent(context, ascent, ascent.tied(after))})) page
-    order by page.value, page.id desc
-    limit ${limitAndOffset(context)}`;
 }
 
 const max = ({ limit, offset }: PageContext['query']): number => offset + limit;
@@ -200,10 +186,8 @@ export function newestPageClauses(sql: FragmentMaker, query: RecordQuery, size =
   return { from: fromOf(sql, source, customerId, { rows }), ...newestFirst(context) };
 }
 
-export function newestClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
-  const { from, matches } = pageContextOf(sql, query, { rows: newestRows(sql, query, firstOfNewest(query)) });
-  return { from, where: matches };
-}
+export const newestClauses = (sql: FragmentMaker, query: RecordQuery): MatchClauses =>
+  countClauses(sql, query, { rows: newestRows(sql, query, firstOfNewest(query)) });
 
 const pageOf = (context: PageContext, strategy: PageStrategy): PageClauses => ({
   from: fromOf(context.sql, context.query.source, context.query.customerId),
@@ -212,23 +196,21 @@ const pageOf = (context: PageContext, strategy: PageStrategy): PageClauses => ({
 
 export function candidatePageClauses(sql: FragmentMaker, query: RecordQuery): PageClauses {
   return pageOf(
-    pageContextOf(sql, query, { narrowed: isCandidate(sql, query) }),
+    pageContextOf(sql, query, { narrowed: candidateCondition(sql, query, { byId: true }) }),
     isNewestFirst(query) ? withOffset(query, newestFirst) : skipping(bySorting),
   );
 }
 
-export function countClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
-  const { from, matches } = pageContextOf(sql, query);
+export function countClauses(sql: FragmentMaker, query: RecordQuery, only?: Restriction): MatchClauses {
+  const { from, matches } = pageContextOf(sql, query, only);
   return { from, where: matches };
 }
 
-export function candidateCountClauses(sql: FragmentMaker, query: RecordQuery): MatchClauses {
-  const { source, filter } = query;
-  // Without a join the planner needs no help: it has one table and one index to choose.
-  const narrowed = filterUsesCompany(source, filter) ? isCandidate(sql, query) : candidateConditionOf(sql, query);
-  const { from, matches } = pageContextOf(sql, query, { narrowed });
-  return { from, where: matches };
-}
+export const candidateCountClauses = (sql: FragmentMaker, query: RecordQuery): MatchClauses =>
+  countClauses(sql, query, {
+    // Without a join the planner needs no help: it has one table and one index to choose.
+    narrowed: candidateCondition(sql, query, { byId: filterUsesCompany(query.source, query.filter) }),
+  });
 
 type PageStrategy = (context: PageContext) => Clauses;
 
