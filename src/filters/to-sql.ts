@@ -1,5 +1,5 @@
 import { customKey } from '../schemas/filters.ts';
-import { ofSource, searchedOf, companySource, contactSource, foldRecord } from './columns.ts';
+import { ofSource, searchedOf, foldRecord } from './columns.ts';
 import type { Source, Folded, RecordFields, FilterValue, Column, Comparison, Filter } from './columns.ts';
 import { liveCompanies, liveLists, constant, allOf, anyOf, type Fragment, type FragmentMaker } from './sql.ts';
 
@@ -167,18 +167,13 @@ function finish(hash: number): number {
 /** Values of the columns by which filters find a record. Every statement that writes a record must write both. */
 export interface SearchColumns {
   folded: Folded;
-  terms: number[];
+  /** An array literal of SQL. */
+  terms: string;
 }
-
-export const searchColumnsOfContact = (customerId: string, contact: RecordFields): SearchColumns =>
-  searchColumnsOf(contactSource, customerId, contact);
-
-export const searchColumnsOfCompany = (customerId: string, company: RecordFields): SearchColumns =>
-  searchColumnsOf(companySource, customerId, company);
 
 export function searchColumnsOf(source: Source, customerId: string, record: RecordFields): SearchColumns {
   const folded = foldRecord(source, record);
-  const terms = new Terms(source, customerId).ofRecord(folded, record);
+  const terms = arrayLiteral(new Terms(source, customerId).ofRecord(folded, record));
   for (const mark of marksOf(source)) folded[mark] = 'yes';
   return { folded, terms };
 }

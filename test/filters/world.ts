@@ -4,7 +4,7 @@ import postgres from 'postgres';
 import { openDatabase, type SharedDatabase } from '../../src/database/db.ts';
 import { companySource, contactSource, foldRecord, type Source } from '../../src/filters/columns.ts';
 import { parseConfig } from '../../src/process/config.ts';
-import { searchColumnsOfCompany, searchColumnsOfContact, arrayLiteral } from '../../src/filters/to-sql.ts';
+import { searchColumnsOf } from '../../src/filters/to-sql.ts';
 import type { SearchColumns } from '../../src/filters/to-sql.ts';
 import { verificationStatuses } from '../../src/schemas/verification.ts';
 import { atEnd } from '../setup/at-end.ts';
@@ -182,14 +182,18 @@ async function insertRecords(
     customer_id,
     custom_fields: sql.json(row.custom_fields),
     folded: sql.json(folded),
-    terms: arrayLiteral(terms),
+    terms,
   });
   // Every fourth record looks as if an older program had changed it: it has the terms of a version before.
   const isOld = (i: number) => i % 4 === 3;
   const companyColumns = (row: CompanyRow, i: number): SearchColumns =>
-    isOld(i) ? { folded: foldRecord(companySource, row), terms: [i] } : searchColumnsOfCompany(customer_id, row);
+    isOld(i)
+      ? { folded: foldRecord(companySource, row), terms: `{${i}}` }
+      : searchColumnsOf(companySource, customer_id, row);
   const contactColumns = (row: ContactRow, i: number): SearchColumns =>
-    isOld(i) ? { folded: foldRecord(contactSource, row), terms: [i] } : searchColumnsOfContact(customer_id, row);
+    isOld(i)
+      ? { folded: foldRecord(contactSource, row), terms: `{${i}}` }
+      : searchColumnsOf(contactSource, customer_id, row);
   if (companies.length > 0)
     await sql`insert into companies ${sql(companies.map((row, i) => encoded(row, companyColumns(row, i))))}`;
   await sql`insert into contacts ${sql(contacts.map((row, i) => encoded(row, contactColumns(row, i))))}`;

@@ -1,7 +1,7 @@
 import type { Transaction, Locked, LockedId } from '../../database/db.ts';
 import { RecordsChanged } from '../../errors.ts';
 import { isLive, liveCompanies, constant, type FragmentMaker } from '../../filters/sql.ts';
-import { searchColumnsOfCompany, arrayLiteral } from '../../filters/to-sql.ts';
+import { searchColumnsOf } from '../../filters/to-sql.ts';
 import { Company, companyFields, type CompanyPatch } from '../../schemas/companies.ts';
 import type { CompanyReference } from '../../schemas/contacts.ts';
 import { fold, normalise } from '../../text/fold.ts';
@@ -142,7 +142,7 @@ async function insertCompanies(
   if (given.length === 0) return new Map();
   const companies = given
     .map(normalise)
-    .map((company) => ({ ...company, ...searchColumnsOfCompany(customerId, company) }));
+    .map((company) => ({ ...company, ...searchColumnsOf(companySource, customerId, company) }));
   const rows = await sql<(NamedCompany & { id: string })[]>`
     insert into companies (customer_id, company_name, domain, industry, folded, terms)
     select ${customerId}, company_name, domain, industry, folded, terms
@@ -259,10 +259,10 @@ export const lockCompanyRows = (
   order by co.id
   for ${sql.unsafe(strength)}`;
 
-export function companyRow<Columns extends CompanyColumns>(customerId: string, columns: Columns) {
-  const { folded, terms } = searchColumnsOfCompany(customerId, columns);
-  return { ...columns, folded, terms: arrayLiteral(terms) };
-}
+export const companyRow = <Columns extends CompanyColumns>(customerId: string, columns: Columns) => ({
+  ...columns,
+  ...searchColumnsOf(companySource, customerId, columns),
+});
 
 export const companiesWritten: WrittenTable<ReturnType<typeof companyRow<CompanyColumns>>> = {
   name: 'companies',

@@ -3,7 +3,7 @@ import { type DomainError, validationFailed } from '../../errors.ts';
 import { removeFromAllLists } from './list-members.ts';
 import { contactSource } from '../../filters/columns.ts';
 import { isLive, liveLists, constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
-import { searchColumnsOfContact, arrayLiteral } from '../../filters/to-sql.ts';
+import { searchColumnsOf } from '../../filters/to-sql.ts';
 import { completeRules, rulesFilter } from '../../filters/rules.ts';
 import { parseRecordQuery } from '../../filters/parse.ts';
 import { blankOf } from '../../schemas/wire.ts';
@@ -237,18 +237,10 @@ export const lockContactRows = (
   order by c.id
   for update of c`;
 
-export function contactRow<Columns extends ContactColumns>(customerId: string, columns: Columns) {
-  const { folded, terms } = searchColumnsOfContact(customerId, columns);
-  return { ...columns, folded, terms: arrayLiteral(terms) };
-}
-
-/**
- * Returns SQL assignments for an update of the contact `r`. A new work e-mail resets the contact to unverified.
- * @param email SQL expression: the new work e-mail in lower case
- */
-const verificationOf = (sql: Transaction, email: Fragment): Fragment => sql`
-  verification_status = case when r.folded ->> 'work_email' = ${email} then r.verification_status else 'unverified' end,
-  last_verified = case when r.folded ->> 'work_email' = ${email} then r.last_verified end`;
+export const contactRow = <Columns extends ContactColumns>(customerId: string, columns: Columns) => ({
+  ...columns,
+  ...searchColumnsOf(contactSource, customerId, columns),
+});
 
 const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'): Fragment => sql`(
   select gone.id
@@ -259,25 +251,28 @@ const deletedCompanyOf = (sql: Transaction, customerId: string, alias: 'c' | 'r'
 )`;
 
 /**
- * Returns SQL for the company id of an updated contact. Without a new company, the id of a deleted company stays, so
- * that an undo of the deletion brings it back.
- * @param given SQL expression: the id of the new company
+ * Returns the SQL assignment of the company id of an updated record. Without a new company, the id of a deleted company
+ * stays, so that an undo of the deletion brings it back.
  */
-export const companyAfter = (sql: Transaction, customerId: string, alias: 'c' | 'r', given: Fragment): Fragment =>
-  sql`coalesce(${given}, ${deletedCompanyOf(sql, customerId, alias)})`;
+export const assignCompany = (sql: Transaction, customerId: string): Fragment =>
+  sql`company_id = coalesce(given.company_id, ${deletedCompanyOf(sql, customerId, 'r')})`;
 
 export const contactsWritten: WrittenTable<ReturnType<typeof contactRow<ContactColumns>>> = {
   name: 'contacts',
   columns: [...contactFields, 'company_id', 'folded', 'terms'],
   unassigned: ['company_id'],
+  // A new work e-mail resets the contact to unverified.
   computedAssignments: (sql, customerId) => sql`
-    company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)},
-    ${verificationOf(sql, sql`given.folded ->> 'work_email'`)}`,
+    ${assignCompany(sql, customerId)},
+    verification_status = case
+      when r.folded ->> 'work_email' = given.folded ->> 'work_email' then r.verification_status
+      else 'unverified'
+    end,
+    last_verified = case when r.folded ->> 'work_email' = given.folded ->> 'work_email' then r.last_verified end`,
 };
 
 export const wholeContacts: WrittenTable<ReturnType<typeof contactRow<WholeContact>>> = {
   ...contactsWritten,
   columns: [...contactsWritten.columns, ...serviceColumns],
-  computedAssignments: (sql, customerId) =>
-    sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
+  computedAssignments: assignCompany,
 };

@@ -10,7 +10,7 @@ import { recorder, run, constant, type FragmentMaker } from '../../filters/sql.t
 import { opportunityFileFields } from '../../schemas/files.ts';
 import type { GivenFilters } from '../../schemas/filters.ts';
 import { normalise } from '../../text/fold.ts';
-import { companyAfter } from './contacts.ts';
+import { assignCompany } from './contacts.ts';
 import { countMatches, recordReads } from './record-pages.ts';
 import { isSame } from '../records/journal.ts';
 import { errorOfMissing, lockReferencesOf, type Reference } from '../records/references.ts';
@@ -279,8 +279,7 @@ const written: WrittenTable<Pick<OpportunityColumns, (typeof rowColumns)[number]
   name: 'opportunities',
   columns: rowColumns,
   unassigned: ['company_id'],
-  computedAssignments: (sql, customerId) =>
-    sql`company_id = ${companyAfter(sql, customerId, 'r', sql`given.company_id`)}`,
+  computedAssignments: assignCompany,
 };
 
 async function write({ sql, customerId, items, deferred }: Writing<OpportunityColumns>): Promise<void> {
@@ -372,13 +371,9 @@ export function referencesOf(body: OpportunityPatch): Reference[] {
   ];
 }
 
-function asKept<T extends Partial<OpportunityColumns>>(fields: T): T {
-  const { estimated_closing_date, close_date } = fields;
-  return {
-    ...normalise(fields),
-    ...(estimated_closing_date === undefined
-      ? {}
-      : { estimated_closing_date: canonicalInstant(estimated_closing_date) }),
-    ...(close_date === undefined ? {} : { close_date: canonicalInstant(close_date) }),
-  };
+function asKept(fields: Partial<OpportunityColumns>): Partial<OpportunityColumns> {
+  const kept = normalise(fields);
+  for (const name of ['estimated_closing_date', 'close_date'] as const)
+    if (kept[name] !== undefined) kept[name] = canonicalInstant(kept[name]);
+  return kept;
 }
