@@ -53,11 +53,7 @@ export const ActivityCreate = Type.Partial(Type.Object(writable), {
 });
 export type ActivityCreate = Static<typeof ActivityCreate>;
 
-export const ActivityPatch = Type.Partial(Type.Object(writable), {
-  additionalProperties: false,
-  title: 'ActivityPatch',
-  examples: [{ done_at: '2026-03-30T14:05:00.000Z' }],
-});
+export const ActivityPatch = wire.PartialBody('ActivityPatch', [{ done_at: '2026-03-30T14:05:00.000Z' }], writable);
 export type ActivityPatch = Static<typeof ActivityPatch>;
 
 export const activityTable = {

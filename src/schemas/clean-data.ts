@@ -122,24 +122,22 @@ const WantedPerson = wire.Strict(
   { title: 'WantedPerson', description: 'A person: by the URL of the profile, or by both names and the company.' },
 );
 
-export const ProspectMatch = wire.Strict(
+export const ProspectMatch = wire.Body(
+  'ProspectMatch',
+  [
+    {
+      people: [
+        { profnet_url: 'https://profnet.example/in/ada' },
+        { first_name: 'Ada', last_name: 'Lovelace', company_name: 'Analytical Engines Ltd', location_country: 'GB' },
+      ],
+    },
+  ],
   {
     people: Type.Array(WantedPerson, {
       minItems: 1,
       maxItems: maxMatched,
       description: 'The people to find. Each needs a profile URL, or both names and a company.',
     }),
-  },
-  {
-    title: 'ProspectMatch',
-    examples: [
-      {
-        people: [
-          { profnet_url: 'https://profnet.example/in/ada' },
-          { first_name: 'Ada', last_name: 'Lovelace', company_name: 'Analytical Engines Ltd', location_country: 'GB' },
-        ],
-      },
-    ],
   },
 );
 export type ProspectMatch = Static<typeof ProspectMatch>;
@@ -176,7 +174,15 @@ export const mergedCompanyFields = companyFields;
 export const maxMovedRecords = 5_000;
 
 const mergeBody = (title: string, noun: string, fields: readonly string[]) =>
-  wire.Strict(
+  wire.Body(
+    title,
+    [
+      {
+        id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b',
+        merge_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c'],
+        fields: { [fields.includes('job_title') ? 'job_title' : 'size']: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c' },
+      },
+    ],
     {
       id: wire.Uuid(`Id of the ${noun} that stays.`),
       merge_ids: Type.Array(wire.Uuid(), {
@@ -199,16 +205,6 @@ const mergeBody = (title: string, noun: string, fields: readonly string[]) =>
             `stays. Fields: ${fields.map((name) => `\`${name}\``).join(', ')}, \`custom_fields.<key>\`.`,
         }),
       ),
-    },
-    {
-      title,
-      examples: [
-        {
-          id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b',
-          merge_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c'],
-          fields: { [fields.includes('job_title') ? 'job_title' : 'size']: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c' },
-        },
-      ],
     },
   );
 

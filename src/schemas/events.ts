@@ -98,8 +98,26 @@ export const Event = Named('Event', {
 });
 export type Event = Static<typeof Event>;
 
-export const EventQuery = Type.Partial(
-  Type.Object({
+const PageOfFeed = (items: 'events' | 'changes', sizes: { maximum: number; default: number }) =>
+  Type.Partial(
+    Strict({
+      cursor: Type.String({
+        maxLength: 255,
+        description: 'The value of the header `x-next-cursor` of the previous page.',
+      }),
+      limit: Type.Integer({
+        minimum: 1,
+        ...sizes,
+        description: `${items === 'events' ? 'Events' : 'Changes'} of a page.`,
+      }),
+    }),
+    { additionalProperties: false, description: `Where to continue, and how many ${items} to return.` },
+  );
+
+export const EventQuery = PartialBody(
+  'EventQuery',
+  [{ types: ['contact.created', 'contact.updated', 'contact.deleted'], paginate: { limit: 500 }, wait: 20 }],
+  {
     types: Type.Array(Enum(eventTypes), {
       minItems: 1,
       maxItems: 100,
@@ -113,29 +131,13 @@ export const EventQuery = Type.Partial(
         '(`now`), or at a time. At a time, earlier events may come first.',
       examples: ['now'],
     }),
-    paginate: Type.Partial(
-      Strict({
-        cursor: Type.String({
-          maxLength: 255,
-          description: 'The value of the header `x-next-cursor` of the previous page.',
-        }),
-        limit: Type.Integer({ minimum: 1, maximum: maxEvents, default: 100, description: 'Events of a page.' }),
-      }),
-      { additionalProperties: false, description: 'Where to continue, and how many events to return.' },
-    ),
+    paginate: PageOfFeed('events', { maximum: maxEvents, default: 100 }),
     wait: Type.Integer({
       minimum: 0,
       maximum: 20,
       description: 'When there is nothing to read: how long to wait for the next event, in seconds. By default 0.',
     }),
     expand: Type.Boolean({ description: 'Whether each event shows its record as it is now. By default false.' }),
-  }),
-  {
-    additionalProperties: false,
-    title: 'EventQuery',
-    examples: [
-      { types: ['contact.created', 'contact.updated', 'contact.deleted'], paginate: { limit: 500 }, wait: 20 },
-    ],
   },
 );
 export type EventQuery = Static<typeof EventQuery>;
@@ -158,16 +160,7 @@ export const ChangeQuery = PartialBody(
       }),
       { additionalProperties: false, description: 'Which changes. A change must match all.' },
     ),
-    paginate: Type.Partial(
-      Strict({
-        cursor: Type.String({
-          maxLength: 255,
-          description: 'The value of the header `x-next-cursor` of the previous page.',
-        }),
-        limit: Type.Integer({ minimum: 1, maximum: maxChanges, default: 25, description: 'Changes of a page.' }),
-      }),
-      { additionalProperties: false, description: 'Where to continue, and how many changes to return.' },
-    ),
+    paginate: PageOfFeed('changes', { maximum: maxChanges, default: 25 }),
   },
 );
 export type ChangeQuery = Static<typeof ChangeQuery>;

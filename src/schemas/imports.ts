@@ -265,10 +265,7 @@ export type Import = Static<typeof Import>;
 
 export const ImportBegun = wire.DoneWithId;
 
-export const ImportQuery = wire.Strict(
-  { paginate: Type.Optional(wire.PaginateOrContinue) },
-  { title: 'ImportQuery', examples: [{ paginate: { limit: 25 } }] },
-);
+export const ImportQuery = wire.PageQuery('ImportQuery', 25);
 
 const Finding = Type.Object({
   path: Type.String({ description: 'JSON pointer (RFC 6901) to the value in this response.' }),

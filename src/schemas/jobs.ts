@@ -47,10 +47,7 @@ export const LedgerEntry = wire.Named('LedgerEntry', {
 });
 export type LedgerEntry = Static<typeof LedgerEntry>;
 
-export const LedgerQuery = wire.Strict(
-  { paginate: Type.Optional(wire.PaginateOrContinue) },
-  { title: 'LedgerQuery', examples: [{ paginate: { limit: 100 } }] },
-);
+export const LedgerQuery = wire.PageQuery('LedgerQuery', 100);
 
 const dryRun = wire.Flag('Only return an estimate; unlock nothing.');
 
@@ -71,7 +68,16 @@ const maxCredits = Type.Optional(
   }),
 );
 
-export const UnlockContacts = wire.Strict(
+export const UnlockContacts = wire.Body(
+  'UnlockContacts',
+  [
+    {
+      filters: { job_title: ['sales manager'], location_country: ['Germany'] },
+      order_by: { score: 'DESC' },
+      total_records: 100,
+      sync_crm: true,
+    },
+  ],
   {
     // Required, because a forgotten filter must not spend.
     filters: { ...ProspectFilters, description: `${ProspectFilters.description} \`{}\` is everybody.` },
@@ -81,17 +87,6 @@ export const UnlockContacts = wire.Strict(
     list_ids: listIds,
     max_credits: maxCredits,
     dry_run: dryRun,
-  },
-  {
-    title: 'UnlockContacts',
-    examples: [
-      {
-        filters: { job_title: ['sales manager'], location_country: ['Germany'] },
-        order_by: { score: 'DESC' },
-        total_records: 100,
-        sync_crm: true,
-      },
-    ],
   },
 );
 export type UnlockContacts = Static<typeof UnlockContacts>;
@@ -427,7 +422,4 @@ export const JobQuery = wire.Body('ServiceJobQuery', [{ filters: { status: 'PROC
 });
 export type JobQuery = Static<typeof JobQuery>;
 
-export const JobItemQuery = wire.Strict(
-  { paginate: Type.Optional(wire.PaginateOrContinue) },
-  { title: 'ServiceJobItemQuery', examples: [{ paginate: { limit: 100 } }] },
-);
+export const JobItemQuery = wire.PageQuery('ServiceJobItemQuery', 100);

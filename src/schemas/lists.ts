@@ -102,21 +102,19 @@ export type ListedList = Static<typeof ListedList>;
 
 const { name, description } = List.properties;
 
-export const ListCreate = wire.Strict(
+export const ListCreate = wire.Body(
+  'ContactListCreate',
+  [
+    {
+      name: 'Engineers in Bristol',
+      description: 'For the spring campaign',
+      rules: [
+        { field: 'job_title', operator: 'contains', value: 'engineer' },
+        { field: 'location_locality', operator: 'equals', value: 'Bristol' },
+      ],
+    },
+  ],
   { name, description: Type.Optional(description), rules: Type.Optional(RulesGiven) },
-  {
-    title: 'ContactListCreate',
-    examples: [
-      {
-        name: 'Engineers in Bristol',
-        description: 'For the spring campaign',
-        rules: [
-          { field: 'job_title', operator: 'contains', value: 'engineer' },
-          { field: 'location_locality', operator: 'equals', value: 'Bristol' },
-        ],
-      },
-    ],
-  },
 );
 export type ListCreate = Static<typeof ListCreate>;
 
@@ -147,17 +145,10 @@ export const ListDuplicate = wire.Body(
   },
 );
 
-export const MembersByHand = wire.Strict(
-  {
-    list_id: wire.Uuid('The list.'),
-    contact_ids: wire.Ids('Existing contacts, at most 1,000.'),
-  },
-  {
-    title: 'ContactListMembers',
-    examples: [
-      { list_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', contact_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c'] },
-    ],
-  },
+export const MembersByHand = wire.Body(
+  'ContactListMembers',
+  [{ list_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', contact_ids: ['0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c'] }],
+  { list_id: wire.Uuid('The list.'), contact_ids: wire.Ids('Existing contacts, at most 1,000.') },
 );
 
 export const MembersAdded = wire.DoneWith(

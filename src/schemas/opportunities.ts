@@ -29,12 +29,10 @@ export const StageListItem = wire.Named('StageListItem', {
 });
 export type StageListItem = Static<typeof StageListItem>;
 
-export const StageQuery = wire.Strict(
+export const StageQuery = wire.Body(
+  'StageQuery',
+  [{ pipeline_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', paginate: { page: 1, limit: 25 } }],
   { pipeline_id: wire.Uuid('The pipeline whose stages are listed.'), paginate: Type.Optional(wire.PaginateOrContinue) },
-  {
-    title: 'StageQuery',
-    examples: [{ pipeline_id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b', paginate: { page: 1, limit: 25 } }],
-  },
 );
 export type StageQuery = Static<typeof StageQuery>;
 
@@ -121,8 +119,7 @@ const writable = {
 const companyId = wire.Uuid('An existing company.');
 const sourceId = wire.Uuid('An id of your own, such as that of a campaign. Stored and returned without a check.');
 
-const { contacts_ids, ...scalar } = writable;
-void contacts_ids;
+const { contacts_ids: _contacts, ...scalar } = writable;
 const kept = { ...scalar, company_id: companyId, source_id: sourceId };
 
 export const opportunityFields = Object.keys(kept) as (keyof typeof kept)[];
@@ -243,25 +240,22 @@ export const { query: OpportunityQuery } = listBodies(opportunityFilterFields, O
   orderBy: ['price', 'close_date'],
 });
 
-export const OpportunityPatch = Type.Partial(
-  Type.Object({
+export const OpportunityPatch = wire.PartialBody(
+  'OpportunityPatch',
+  [
+    {
+      priority: 'URGENT',
+      products: {
+        add: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c', price: 99, quantity: 1 }],
+        update: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5e', quantity: 3 }],
+      },
+    },
+  ],
+  {
     ...writable,
     company_id: wire.Nullable(companyId),
     source_id: wire.Nullable(sourceId),
     products: LinesPatch,
-  }),
-  {
-    additionalProperties: false,
-    title: 'OpportunityPatch',
-    examples: [
-      {
-        priority: 'URGENT',
-        products: {
-          add: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5c', price: 99, quantity: 1 }],
-          update: [{ id: '0197a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5e', quantity: 3 }],
-        },
-      },
-    ],
   },
 );
 export const LinesOrPatch = Type.Union([LinesPatch, Lines('All lines that the opportunity then has, in their order.')]);

@@ -88,9 +88,5 @@ export type ProductCreate = Static<typeof ProductCreate>;
  * Body that changes a product. Omitted fields do not change. A new price does not affect opportunities that already use
  * the product.
  */
-export const ProductPatch = Type.Partial(Type.Object(writable), {
-  additionalProperties: false,
-  title: 'ProductPatch',
-  examples: [{ price: 1199, active: false }],
-});
+export const ProductPatch = wire.PartialBody('ProductPatch', [{ price: 1199, active: false }], writable);
 export type ProductPatch = Static<typeof ProductPatch>;

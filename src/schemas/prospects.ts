@@ -203,20 +203,17 @@ const what = {
   ),
 };
 
-export const ProspectQuery = wire.Strict(
+export const ProspectQuery = wire.Body(
+  'ProspectQuery',
+  [{ filters: { job_title: ['sales manager'], location_country: ['Germany'] }, paginate: { page: 1, limit: 25 } }],
   { ...what, paginate: Type.Optional(PageOrCursor) },
-  {
-    title: 'ProspectQuery',
-    examples: [
-      { filters: { job_title: ['sales manager'], location_country: ['Germany'] }, paginate: { page: 1, limit: 25 } },
-    ],
-  },
 );
 export type ProspectQuery = Static<typeof ProspectQuery>;
 
-export const ProspectCount = wire.Strict(
+export const ProspectCount = wire.Body(
+  'ProspectCount',
+  [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }],
   { ...what, paginate: Type.Optional(PageByNumber) },
-  { title: 'ProspectCount', examples: [{ filters: { job_company_industry: ['retail'] }, all_contacts: true }] },
 );
 export type ProspectCount = Static<typeof ProspectCount>;
 

@@ -120,13 +120,12 @@ export const Domain = (description: string) =>
 export const Url = (options: About = {}) =>
   Type.String({ maxLength: 2048, description: 'A web address. It is stored as given.', ...described(options) });
 
-export const Country = (options: About = {}) =>
+export const Country = () =>
   Type.String({
     format: 'country',
     maxLength: 2,
     description: 'ISO 3166-1 alpha-2 country code, or `""` if unknown. Requests may use any case.',
     examples: ['GB'],
-    ...described(options),
   });
 
 export const Currency = (options: About = {}) =>
@@ -151,18 +150,16 @@ export const Price = (options: About = {}) =>
 
 export const Ids = (options: About = {}) => Type.Array(Uuid(), { maxItems: 1000, ...described(options) });
 
-export const CustomFields = (options: object = {}) =>
+export const CustomFields = () =>
   Type.Unsafe<Record<string, string | number | boolean>>({
     ...customFields(['string', 'number', 'boolean']),
     description: `${customFieldsText} A PATCH changes only the keys that it names.`,
-    ...options,
   });
 
-export const CustomFieldsPatch = (options: object = {}) =>
+export const CustomFieldsPatch = () =>
   Type.Unsafe<Record<string, string | number | boolean | null>>({
     ...customFields(['string', 'number', 'boolean', 'null']),
     description: `${customFieldsText} Keys that are not sent do not change; \`null\` removes a key.`,
-    ...options,
   });
 
 export const customFieldsLimits = { keys: 100, bytes: 16 * 1024 };
@@ -234,6 +231,10 @@ export const PaginateOrContinue = Strict(
   { ...Paginate.properties, cursor: Type.Optional(Cursor({ maxLength: 4096 })) },
   { description: Paginate.description },
 );
+
+/** Body of a call that lists records without filters and order. */
+export const PageQuery = (title: string, exampleLimit: number) =>
+  Body(title, [{ paginate: { limit: exampleLimit } }], { paginate: Type.Optional(PaginateOrContinue) });
 
 export const Metadata = Named('Metadata', {
   pagination: Described('How many records match, and how many pages they fill.', {
