@@ -1,6 +1,6 @@
 import { Type, type Static } from '@sinclair/typebox';
 import { jobScopes } from './jobs.ts';
-import type { Scope } from './scopes.ts';
+import { recordScopes, type Scope } from './scopes.ts';
 import { Actor, Enum, Instant, Nullable, Strict, Uuid, Flag, Named, PartialBody } from './wire.ts';
 
 export const eventNouns = ['contact', 'company', 'list', 'product', 'opportunity', 'activity'] as const;
@@ -25,30 +25,21 @@ export type EventSource = (typeof eventSources)[number];
 
 export type EventActor = Static<ReturnType<typeof Actor>>;
 
+const recordReaders = Object.fromEntries(
+  eventNouns.flatMap((noun) => recordVerbs.map((verb) => [`${noun}.${verb}`, [`${recordScopes[noun]}:read`]])),
+) as Record<(typeof recordTypes)[number], [Scope]>;
+
 /**
  * Scopes that let a key see events, by type of event. One of them is enough. Events of jobs and imports also require
  * access to the job or import.
  */
 export const eventReaders = {
-  ...readersOf('contact', 'contacts:read'),
-  ...readersOf('company', 'companies:read'),
-  ...readersOf('list', 'list_contacts:read'),
-  ...readersOf('product', 'products:read'),
-  ...readersOf('opportunity', 'opportunities:read'),
-  ...readersOf('activity', 'activities:read'),
+  ...recordReaders,
   'job.ended': jobScopes,
   'import.ended': ['contacts:create', 'contacts:update', 'companies:create', 'companies:update'],
   'credits.low': ['customer:read'],
   'prospect.removed': ['prospect:read'],
 } as const satisfies Record<EventType, readonly Scope[]>;
-
-function readersOf<Noun extends EventNoun, S extends Scope>(
-  noun: Noun,
-  scope: S,
-): Record<`${Noun}.${'created' | 'updated' | 'deleted'}`, readonly [S]> {
-  const verbs = ['created', 'updated', 'deleted'] as const;
-  return Object.fromEntries(verbs.map((verb) => [`${noun}.${verb}`, [scope]])) as never;
-}
 
 /** Returns the event types of which a key with these scopes sees every event. */
 export const whollyReadableEvents = (scopes: readonly Scope[]): EventType[] =>
@@ -209,7 +200,7 @@ const countsOf = (noun: EventNoun) =>
   Type.Object(
     Object.fromEntries(
       recordVerbs.map((verb) => [verb, Type.Integer({ description: `Records that were ${verb}.` })]),
-    ) as Record<(typeof recordVerbs)[number], ReturnType<typeof Type.Integer>>,
+    ) as Record<RecordVerb, ReturnType<typeof Type.Integer>>,
     { description: `Of the kind \`${noun}\`.` },
   );
 
@@ -221,7 +212,7 @@ export const ChangeSummary = Named('ChangeSummary', {
   counts: Type.Partial(
     Type.Object(
       Object.fromEntries(eventNouns.map((noun) => [noun, countsOf(noun)])) as Record<
-        (typeof eventNouns)[number],
+        EventNoun,
         ReturnType<typeof countsOf>
       >,
     ),
