@@ -54,14 +54,8 @@ const keywords: KeywordDefinition[] = [
   },
   rewriting('x-canonical-id', canonicalId),
   rewriting('x-domain', domainOf),
-  {
-    // Checks an array of ids or of objects with an id. For an object, checks all its arrays together.
-    keyword: 'x-distinct-ids',
-    type: ['array', 'object'],
-    schemaType: 'boolean',
-    errors: 'full',
-    validate: hasDistinctIds,
-  },
+  { ...reporting('x-distinct-ids', findRepeatedIds), type: ['array', 'object'] },
+  reporting('x-rules', (rules, path) => readRules(contactFilterFields, rules, path).faults),
 ];
 
 function countConditions(filters: unknown): number {
@@ -81,21 +75,27 @@ const flatJson = (value: object): string =>
     Object.fromEntries(Object.entries(value).map(([key, member]) => [key, typeof member === 'object' ? null : member])),
   );
 
-function hasDistinctIds(...[, value, schema, context]: Parameters<SchemaValidateFunction>): boolean {
-  const path = context?.instancePath ?? '';
-  const members = Object.entries((schema?.['properties'] ?? {}) as Record<string, ArraySchema>);
+type FindFaults = (value: unknown, path: string, schema: Schema) => Fault[];
+
+/** Returns a keyword that rejects a value if `find` returns faults of it. */
+function reporting(keyword: string, find: FindFaults): FuncKeywordDefinition {
+  const validate: SchemaValidateFunction = (_: true, value: unknown, schema, context) => {
+    const faults = find(value, context?.instancePath ?? '', schema ?? {});
+    validate.errors = faults.map(({ path, message }) => ({ keyword, instancePath: path, message, params: {} }));
+    return faults.length === 0;
+  };
+  return { keyword, schemaType: 'boolean', errors: 'full', validate };
+}
+
+/** Checks an array of ids or of objects with an id. For an object, checks all its arrays together. */
+function findRepeatedIds(value: unknown, path: string, schema: Schema): Fault[] {
+  const members = Object.entries((schema['properties'] ?? {}) as Record<string, ArraySchema>);
   const named = Array.isArray(value)
-    ? idsIn(value, path, schema as ArraySchema)
+    ? idsIn(value, path, schema)
     : members.flatMap(([name, one]) => idsIn((value as Record<string, unknown>)[name], `${path}/${name}`, one));
   const seen = new Set<string>();
   const again = named.filter(({ id }) => seen.size === seen.add(id).size);
-  (hasDistinctIds as SchemaValidateFunction).errors = again.map((one) => ({
-    keyword: 'x-distinct-ids',
-    instancePath: one.path,
-    message: 'is named twice',
-    params: {},
-  }));
-  return again.length === 0;
+  return again.map((one) => ({ path: one.path, message: 'is named twice' }));
 }
 
 type ArraySchema = { maxItems?: number };
@@ -113,24 +113,6 @@ function idsIn(array: unknown, path: string, { maxItems = Infinity }: ArraySchem
   });
 }
 
-const validate: SchemaValidateFunction = (_: true, rules: unknown, _schema, context) => {
-  const { faults } = readRules(contactFilterFields, rules, context?.instancePath);
-  validate.errors = faults.map(({ path, message }) => ({
-    keyword: 'x-rules',
-    instancePath: path,
-    message,
-    params: {},
-  }));
-  return faults.length === 0;
-};
-
-const ruleKeyword: FuncKeywordDefinition = {
-  keyword: 'x-rules',
-  schemaType: 'boolean',
-  errors: 'full',
-  validate,
-};
-
 /** Options of Ajv. It does not convert or remove values, and adds no defaults. */
 const options: Options = {
   strict: true,
@@ -140,7 +122,7 @@ const options: Options = {
   verbose: true, // errors name the schema that refuses
   allowUnionTypes: true,
   formats,
-  keywords: [ruleKeyword, ...keywords, 'x-batch-items'],
+  keywords: [...keywords, 'x-batch-items'],
 };
 
 /** Ajv instance that stops at the first error, so a huge invalid value costs little. */
@@ -330,7 +312,7 @@ const keywordMessage: MessageFor = (error, value) => {
     case 'uniqueItems':
       return `elements ${params['i']} and ${params['j']} are the same`;
     case 'type':
-      return typeMessage(params['type'], parentSchema ?? {});
+      return typeMessage(params['type'], (parentSchema ?? {}) as TypedSchema);
     case 'enum':
       return `must be one of ${params['allowedValues'].join(', ')}`;
     case 'maxLength':
@@ -373,21 +355,19 @@ const typeNames: Record<string, string> = {
   null: 'null',
 };
 
-function typeMessage(types: string | string[], schema: Record<string, unknown>): string {
-  const {
-    enum: values,
-    examples: [example] = [],
-    properties,
-  } = schema as {
-    enum?: unknown[];
-    examples?: unknown[];
-    properties?: object;
-  };
+interface TypedSchema {
+  enum?: unknown[];
+  examples?: unknown[];
+  properties?: object;
+}
+
+function typeMessage(types: string | string[], { enum: values, examples = [], properties = {} }: TypedSchema): string {
+  const [example] = examples;
   if (values) return `must be one of ${values.map((value) => JSON.stringify(value)).join(', ')}`;
   const names = [types].flat().map((type) => typeNames[type] ?? type);
   const form = example === undefined ? undefined : JSON.stringify(example);
   const shown = form && form.length <= 200 ? `, such as ${form}` : '';
-  const known = Object.keys(properties ?? {});
+  const known = Object.keys(properties);
   const members = shown === '' && known.length > 0 ? ` with ${known.join(', ')}` : '';
   return `must be ${names.join(' or ')}${members}${shown}`;
 }
