@@ -2,7 +2,7 @@ import type { LockedId, Transaction } from '../../database/db.ts';
 import { constant, type Fragment, type FragmentMaker } from '../../filters/sql.ts';
 import { maxMovedRecords } from '../../schemas/clean-data.ts';
 import { clearValues } from '../records/journal.ts';
-import { countUpTo } from '../records/finders.ts';
+import { countUpTo, valuesBy } from '../records/finders.ts';
 import type { DeferredWrites } from '../records/deferred-writes.ts';
 
 const columns = { contact: 'contact_id', company: 'company_id', opportunity: 'opportunity_id' } as const;
@@ -141,12 +141,7 @@ export const moveReferring = (
   returning r.id, r.external_id, held.holder`;
 
 export const byHolder = (moved: readonly MovedRow[]): Map<string, string[]> =>
-  new Map(
-    Array.from(
-      Map.groupBy(moved, ({ holder }) => holder),
-      ([holder, rows]) => [holder, rows.map(({ id }) => id)],
-    ),
-  );
+  valuesBy(moved, 'holder', ({ id }) => id);
 
 export async function moveActivities(
   sql: Transaction,
@@ -230,7 +225,7 @@ export async function removeFromOpportunities(
       and o.id = any(array(${opportunities}))
     order by o.id
     for no key update`;
-  const removed = await sql<{ contact_id: string; opportunity_id: string; position: number }[]>`
+  const removed = await sql<RemovedLink[]>`
     delete from opportunity_contacts
     where customer_id = ${customerId}
       and contact_id = any(${contactIds as LockedId[]}::uuid[])
@@ -238,15 +233,14 @@ export async function removeFromOpportunities(
   return placesOf(removed);
 }
 
-const placesOf = (
-  rows: readonly { contact_id: string; opportunity_id: string; position: number }[],
-): Map<string, PlaceInOpportunity[]> =>
-  new Map(
-    Array.from(
-      Map.groupBy(rows, ({ contact_id }) => contact_id),
-      ([contact, places]) => [contact, places.map(({ opportunity_id: id, position }) => ({ id, position }))],
-    ),
-  );
+interface RemovedLink {
+  contact_id: string;
+  opportunity_id: string;
+  position: number;
+}
+
+const placesOf = (rows: readonly RemovedLink[]): Map<string, PlaceInOpportunity[]> =>
+  valuesBy(rows, 'contact_id', ({ opportunity_id: id, position }) => ({ id, position }));
 
 /**
  * Replaces the contacts `from` by the contact `to` in all their opportunities. `to` takes the first position that one
@@ -271,7 +265,7 @@ export async function moveOpportunityContacts(
     for no key update`;
   if (opportunities.length === 0) return new Map();
   const ids = opportunities.map(({ id }) => id);
-  const gone = await sql<{ contact_id: string; opportunity_id: string; position: number }[]>`
+  const gone = await sql<RemovedLink[]>`
     delete from opportunity_contacts
     where customer_id = ${customerId}
       and opportunity_id = any(${ids}::uuid[])

@@ -6,7 +6,7 @@ import { rulesFilter } from '../../filters/rules.ts';
 import { toSql } from '../../filters/to-sql.ts';
 import { type Rule, ruleLimits } from '../../schemas/lists.ts';
 import { lockContacts } from '../records/deferred-writes.ts';
-import { countUpTo } from '../records/finders.ts';
+import { countUpTo, valuesBy } from '../records/finders.ts';
 import { requireReferences, type Reference } from '../records/references.ts';
 import type { RecordQuery } from '../../filters/parse.ts';
 
@@ -217,8 +217,7 @@ export async function removeFromAllLists(
     where customer_id = ${customerId}
       and contact_id = any(${contactIds as LockedId[]}::uuid[])
     returning contact_id, list_id`;
-  const byContact = Map.groupBy(removed, ({ contact_id }) => contact_id);
-  return new Map(Array.from(byContact, ([id, rows]) => [id, rows.map(({ list_id }) => list_id)]));
+  return valuesBy(removed, 'contact_id', ({ list_id }) => list_id);
 }
 
 /** Maximum number of members added by hand in a list that can be duplicated. Copying so many takes about a second. */

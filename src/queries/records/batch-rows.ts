@@ -19,7 +19,7 @@ import {
   lacksRequired,
 } from './batches.ts';
 import type { Batch, Item, ReadOutcome } from './batches.ts';
-import type { FindRecords } from './finders.ts';
+import { valuesBy, type FindRecords } from './finders.ts';
 import { findByMergedExternalId } from './merged-records.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
 import { DomainError, RecordsChanged } from '../../errors.ts';
@@ -83,13 +83,7 @@ async function findIds(
     [customerId, values as string[]],
     { prepare: true },
   );
-  const found = new Map<string, string[]>();
-  for (const { value, id } of rows) {
-    const ids = found.get(value);
-    if (ids) ids.push(id);
-    else found.set(value, [id]);
-  }
-  return found;
+  return valuesBy(rows, 'value', ({ id }) => id);
 }
 
 /**

@@ -98,6 +98,16 @@ export const inOrderOf = <Row extends { id: string }>(ids: readonly string[], ro
   return ids.flatMap((id) => byId.get(id) ?? []);
 };
 
+/** Groups rows by one of their columns. Returns the values of each group, in the order of the rows. */
+export function valuesBy<Row, Name extends keyof Row, Value>(
+  rows: readonly Row[],
+  name: Name,
+  valueOf: (row: Row) => Value,
+): Map<Row[Name], Value[]> {
+  const groups = Map.groupBy(rows, (row) => row[name]);
+  return new Map(Array.from(groups, ([key, some]) => [key, some.map(valueOf)]));
+}
+
 export interface RecordPage<Row> {
   rows: Row[];
   nextCursor: string | undefined;

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
+import { valuesBy } from './finders.ts';
 
 const remembered = '400 days';
 
@@ -53,12 +54,7 @@ export async function rememberMerge(
     from jsonb_to_recordset(${sql.json([...merged, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)
     on conflict (customer_id, id) do update
     set merged_into = excluded.merged_into, merged_at = excluded.merged_at`;
-  return new Map(
-    Array.from(
-      Map.groupBy(moved, ({ merged_into }) => merged_into),
-      ([id, rows]) => [id, rows.map((row) => row.id)],
-    ),
-  );
+  return valuesBy(moved, 'merged_into', ({ id }) => id);
 }
 
 /**
