@@ -73,8 +73,7 @@ export async function readEvents(
   customerId: string,
   { after, types, limit }: FeedRequest,
 ): Promise<FeedPage> {
-  const span = types ? filteredSpan : limit;
-  const { bounds, rows } = await db.lookup((sql) => readPage(sql, customerId, { after, types, limit, span }));
+  const { bounds, rows } = await db.lookup((sql) => readPage(sql, customerId, { after, types, limit }));
   if ('id' in after && (bounds.begins_at !== after.position || bounds.id_here !== after.id)) throw expired();
   const events = rows.map(toEvent);
   const last = events.length === limit ? events.at(-1) : undefined;
@@ -87,13 +86,10 @@ export async function readEvents(
 async function readPage(
   sql: Sql,
   customerId: string,
-  {
-    after,
-    types = null,
-    limit,
-    span,
-  }: { after: ReadPosition; types?: readonly EventType[] | null | undefined; limit: number; span: number },
+  { after, types, limit }: FeedRequest,
 ): Promise<{ bounds: Bounds; rows: EventRow[] }> {
+  const span = types ? filteredSpan : limit;
+  const wanted = types ? [...types] : null;
   const found = await sql<(Bounds & { [Name in keyof EventRow]: EventRow[Name] | null })[]>`
     with kept as materialized (
       select position, id
@@ -123,7 +119,7 @@ async function readPage(
       where customer_id = ${customerId}
         and position > (select begins_at from bounds)
         and position <= (select ends_at from bounds)
-        and (${types as string[] | null}::text[] is null or type = any(${types as string[] | null}::text[]))
+        and (${wanted}::text[] is null or type = any(${wanted}::text[]))
       order by position
       limit ${limit}
     )
@@ -161,11 +157,8 @@ const expired = (): DomainError =>
     'The event at this cursor is not kept any more. Export all records anew, then follow from a new cursor',
   );
 
-export const findEnd = (db: Database, customerId: string): Promise<FeedPosition> =>
-  db.lookup((sql) => readEnd(sql, customerId));
-
-async function readEnd(sql: Sql, customerId: string): Promise<FeedPosition> {
-  const [end] = await sql<[FeedPosition]>`${newestPlace(sql, customerId)}`;
+export async function findEnd(db: Database, customerId: string): Promise<FeedPosition> {
+  const [end] = await db.lookup((sql) => sql<[FeedPosition]>`${newestPlace(sql, customerId)}`);
   return end;
 }
 
@@ -203,25 +196,20 @@ export async function findPositionAt(
   let [low, high] = [0, (await findEnd(db, customerId)).position];
   while (low < high) {
     const middle = Math.floor((low + high) / 2);
-    const row = await findNext(db, customerId, middle);
+    const [row] = await db.lookup((sql) => findNext(sql, customerId, middle));
     if (row && Date.parse(row.occurred_at) < wanted) low = row.position;
     else high = middle;
   }
   return { position: low };
 }
 
-async function findNext(db: Database, customerId: string, position: number) {
-  const [row] = await db.lookup(
-    (sql) => sql<Pick<EventRow, 'position' | 'occurred_at'>[]>`
-      select position, occurred_at
-      from journal
-      where customer_id = ${customerId}
-        and position > ${position}
-      order by position
-      limit 1`,
-  );
-  return row;
-}
+const findNext = (sql: Sql, customerId: string, position: number) => sql<Pick<EventRow, 'position' | 'occurred_at'>[]>`
+  select position, occurred_at
+  from journal
+  where customer_id = ${customerId}
+    and position > ${position}
+  order by position
+  limit 1`;
 
 /**
  * Converts feed positions to signed cursors. Callers can neither make up a cursor nor use a cursor of another customer.
@@ -275,17 +263,9 @@ export async function findCustomersWithNewEvents(
   waiting: ReadonlyMap<string, number>,
 ): Promise<string[]> {
   const all = db.for({ customerId: allCustomers }, null);
+  // One statement for each customer: it reads one entry of the index, whatever the planner knows of the customer.
   const rows = await all.lookup((sql) =>
-    Promise.all([...waiting].map(([id, position]) => findNextForCustomer(sql, id, position))),
+    Promise.all([...waiting].map(([id, position]) => findNext(sql, id, position))),
   );
   return [...waiting.keys()].filter((_, i) => rows[i]!.length > 0);
 }
-
-// One statement for each customer: it reads one entry of the index, whatever the planner knows of the customer.
-const findNextForCustomer = (sql: Sql, customerId: string, position: number) => sql`
-  select position
-  from journal
-  where customer_id = ${customerId}
-    and position > ${position}
-  order by position
-  limit 1`;
