@@ -1,3 +1,4 @@
+import type { FindRecords } from '../records/finders.ts';
 import type { Queryable, Database } from '../../database/db.ts';
 import { recordTypes, eventNouns, recordVerbs } from '../../schemas/events.ts';
 import type { EventNoun, Change, ChangeQuery, ChangeSummary, EventActor, EventSource } from '../../schemas/events.ts';
@@ -36,15 +37,12 @@ export const findSubjects = (sql: Queryable, customerId: string, ids: readonly s
     and type = any(${recordTypes}::text[])
   order by record_id, type like '%.deleted' desc, position desc`;
 
-type Find = (db: Database, customerId: string, ids: string[]) => Promise<{ id: string }[]>;
-
-const finders: Record<EventNoun, Find> = {
-  contact: (db, customerId, ids) => db.lookup((sql) => findContacts(sql, customerId, ids)),
-  company: (db, customerId, ids) => db.lookup((sql) => findCompanies(sql, customerId, ids)),
-  list: findLists,
-  product: (db, customerId, ids) => db.lookup((sql) => findProducts(sql, customerId, ids)),
-  opportunity: (db, customerId, ids) => db.lookup((sql) => findOpportunities(sql, customerId, ids)),
-  activity: (db, customerId, ids) => db.lookup((sql) => findActivities(sql, customerId, ids)),
+const finders: Record<Exclude<EventNoun, 'list'>, FindRecords<{ id: string }>> = {
+  contact: findContacts,
+  company: findCompanies,
+  product: findProducts,
+  opportunity: findOpportunities,
+  activity: findActivities,
 };
 
 export const findRecords = (
@@ -52,7 +50,8 @@ export const findRecords = (
   customerId: string,
   noun: EventNoun,
   ids: string[],
-): Promise<{ id: string }[]> => finders[noun](db, customerId, ids);
+): Promise<{ id: string }[]> =>
+  noun === 'list' ? findLists(db, customerId, ids) : db.lookup((sql) => finders[noun](sql, customerId, ids));
 
 export type Values = Record<string, unknown>;
 

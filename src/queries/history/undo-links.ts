@@ -213,7 +213,7 @@ export const movedOf = ({ before }: Effect): Moved => (before['moved'] as Moved 
 export async function lockPresent(
   sql: Transaction,
   customerId: string,
-  table: 'companies' | 'lists' | 'opportunities',
+  table: 'companies' | 'lists' | 'opportunities' | 'products',
   ids: readonly string[],
 ): Promise<string[]> {
   if (ids.length === 0) return [];
@@ -324,28 +324,27 @@ async function addLinks(
 async function takeBackLinks(
   sql: Transaction,
   customerId: string,
-  { merged_into: stayed, ...effect }: Effect,
+  effect: Effect,
   restored: ReadonlySet<string>,
 ): Promise<void> {
-  const { lists = [], opportunities = [], places = [] } = movedOf({ merged_into: stayed, ...effect });
-  const others = (await findMergesInto(sql, customerId, stayed!)).filter(({ id }) => !restored.has(id));
-  const without = (ids: readonly string[], needed: readonly string[]) => [...new Set(ids).difference(new Set(needed))];
+  const stayed = effect.merged_into!;
+  const moved = movedOf(effect);
+  const others = (await findMergesInto(sql, customerId, stayed)).filter(({ id }) => !restored.has(id));
+  const leftBy = (name: 'lists' | 'opportunities'): string[] => {
+    const needed = others.flatMap((other) => other.moved[name] ?? []);
+    return [...new Set(moved[name]).difference(new Set(needed))];
+  };
   await sql`
     delete from list_members
     where customer_id = ${customerId}
       and contact_id = ${stayed}
-      and list_id = any(${without(
-        lists,
-        others.flatMap(({ moved }) => moved.lists ?? []),
-      )}::uuid[])`;
+      and list_id = any(${leftBy('lists')}::uuid[])`;
   await sql`
     delete from opportunity_contacts
     where customer_id = ${customerId}
       and contact_id = ${stayed}
-      and opportunity_id = any(${without(
-        opportunities,
-        others.flatMap(({ moved }) => moved.opportunities ?? []),
-      )}::uuid[])`;
+      and opportunity_id = any(${leftBy('opportunities')}::uuid[])`;
+  const { places = [] } = moved;
   const reordered = await sql<{ id: string }[]>`
     select distinct record_id as id
     from journal

@@ -199,14 +199,8 @@ const opportunities: RecordUndo = {
   restore: async (sql, customerId, deleted, missing) => {
     const linesOf = ({ details = [] }: Values) => details as Line[];
     // Rows of deleted products stay while an opportunity uses them.
-    const present = await sql<{ id: string }[]>`
-      select id
-      from products
-      where customer_id = ${customerId}
-        and id = any(${deleted.flatMap(linesOf).map(({ id }) => id)}::uuid[])
-      order by id
-      for key share`;
-    const known = new Set(present.map(({ id }) => id));
+    const productIds = deleted.flatMap(linesOf).map(({ id }) => id);
+    const known = new Set(await lockPresent(sql, customerId, 'products', productIds));
     // Rows of deleted companies stay too. An opportunity belongs to its company again when the company is restored.
     const companyIds = deleted.flatMap(({ company_id }) => (company_id as string | undefined) ?? []);
     const companies = new Set<unknown>(await lockPresent(sql, customerId, 'companies', companyIds));

@@ -213,14 +213,7 @@ export async function forgetOldMerges(sql: Transaction): Promise<number> {
     where merged_at <= now() - ${remembered}::interval
     order by merged_at
     limit 1000`;
-  const removed = await Promise.all(
-    Array.from(
-      Map.groupBy(old, ({ customer_id }) => customer_id),
-      ([customerId, rows]) => sql`
-        delete from merged_records
-        where customer_id = ${customerId}
-          and id = any(${rows.map(({ id }) => id)}::uuid[])`,
-    ),
-  );
-  return removed.reduce((sum, { count }) => sum + count, 0);
+  for (const [customerId, ids] of valuesBy(old, 'customer_id', ({ id }) => id))
+    await forgetMerged(sql, customerId, ids);
+  return old.length;
 }
