@@ -124,5 +124,11 @@ export const liveCompanies = (sql: FragmentMaker, customerId: string, alias = 'c
 export const liveLists = (sql: FragmentMaker, customerId: string, alias = 'l'): Fragment =>
   live(sql, 'lists', customerId, alias);
 
+/** Returns SQL for the contacts or companies `r` of a customer, without deleted ones. */
+export const liveRecords = (sql: FragmentMaker, table: 'contacts' | 'companies', customerId: string): Fragment =>
+  table === 'companies'
+    ? liveCompanies(sql, customerId, 'r')
+    : sql`contacts r where r.customer_id = ${customerId}::uuid`;
+
 const live = (sql: FragmentMaker, table: string, customerId: string, alias: string): Fragment =>
   sql`${constant(sql, `${table} ${alias} where ${alias}.customer_id =`)} ${customerId}::uuid and ${constant(sql, isLive(alias))}`;

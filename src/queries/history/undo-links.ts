@@ -4,7 +4,7 @@ import type { Transaction } from '../../database/db.ts';
 import { constant } from '../../filters/sql.ts';
 import { findActivities } from '../crm/activities.ts';
 import { findMergesInto } from '../crm/record-merges.ts';
-import type { RecordTable } from '../records/batch-rows.ts';
+import type { RecordTable } from '../records/batches.ts';
 import type { DeferredWrites } from '../records/deferred-writes.ts';
 import { findMergedSince } from '../records/merged-records.ts';
 import { findTaken } from '../records/references.ts';

@@ -11,11 +11,11 @@ import {
   activityWrites,
 } from '../crm/activities.ts';
 import { deleteList, hasRoomForRules, updateList } from '../crm/lists.ts';
-import type { WriteBatch } from '../records/batches.ts';
+import type { RecordTable, WriteBatch } from '../records/batches.ts';
 import { lockBulk } from '../records/deferred-writes.ts';
 import type { FindRecords } from '../records/finders.ts';
 import { lockReferences, type Reference } from '../records/references.ts';
-import { activityTable, insertRows, opportunityTable, productTable, type RecordTable } from '../records/batch-rows.ts';
+import { activityTable, insertRows, opportunityTable, productTable } from '../records/batch-rows.ts';
 import { reattachActivities } from '../crm/links.ts';
 import { setParts, sumOf, findOpportunities, referencesOf, opportunityWrites } from '../crm/opportunities.ts';
 import type { Parts } from '../crm/opportunities.ts';

@@ -22,7 +22,8 @@ import {
   type WholeContact,
 } from '../crm/contacts.ts';
 import { isSame } from '../records/journal.ts';
-import { companyTable, contactTable, insertRows, updateRows, type RecordTable } from '../records/batch-rows.ts';
+import { companyTable, contactTable, insertRows, updateRows } from '../records/batch-rows.ts';
+import type { RecordTable } from '../records/batches.ts';
 import { lockBulk } from '../records/deferred-writes.ts';
 import { forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
 import { findRefused, findTaken } from '../records/references.ts';

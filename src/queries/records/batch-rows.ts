@@ -18,7 +18,7 @@ import {
   canonicalOf,
   lacksRequired,
 } from './batches.ts';
-import type { Batch, Item, ReadOutcome } from './batches.ts';
+import type { Batch, Item, ReadOutcome, RecordTable } from './batches.ts';
 import { valuesBy, type FindRecords } from './finders.ts';
 import { findByMergedExternalId } from './merged-records.ts';
 import { TimeSlice } from '../../process/event-loop.ts';
@@ -32,14 +32,6 @@ const matchColumns: Record<MatchField, { column: string; type: 'uuid' | 'text' }
   domain: { column: 'r.domain', type: 'text' },
   work_email: { column: `(r.folded ->> 'work_email') collate "C"`, type: 'text' },
 };
-
-type BatchTable = 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
-
-export interface RecordTable {
-  kind: BatchKind;
-  table: BatchTable;
-  visible: string;
-}
 
 export interface BatchRecords<Row extends object, Shown extends { id: string }> extends RecordTable {
   lock: (sql: Transaction, customerId: string, ids: string[], operation: Batch['operation']) => Promise<Locked<Row>[]>;
@@ -216,7 +208,7 @@ export async function readBatch<Shown extends { id: string }>(
 type Row = Record<string, unknown>;
 
 export interface WrittenTable<R extends object> {
-  name: BatchTable;
+  name: RecordTable['table'];
   columns: readonly (keyof R & string)[];
   /**
    * Columns to which an update does not assign the given value: `computedAssignments` sets them, or they stay

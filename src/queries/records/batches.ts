@@ -4,8 +4,15 @@ import type { Fault } from '../../errors.ts';
 import { requireMatch } from '../../text/ids.ts';
 import { profileKey } from '../../text/domains.ts';
 import { fold } from '../../text/fold.ts';
+import type { Source } from '../../filters/columns.ts';
 import type { DeferredWrites } from './deferred-writes.ts';
 import { maxBatchFaults, type BatchKind, type BatchOperation, type MatchField } from '../../schemas/batches.ts';
+
+export interface RecordTable {
+  kind: BatchKind;
+  table: Source['table'];
+  visible: string;
+}
 
 export interface LockedCompanies {
   /**

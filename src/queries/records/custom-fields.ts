@@ -1,6 +1,6 @@
 import type { Queryable, Sql, Transaction } from '../../database/db.ts';
 import { validationFailed, type Fault } from '../../errors.ts';
-import { liveCompanies, constant } from '../../filters/sql.ts';
+import { liveRecords, constant } from '../../filters/sql.ts';
 import { faultOfValue, type DeclaredField, type DeclaredObject, customFieldsLimits } from '../../schemas/wire.ts';
 import type { ImportObject } from '../../schemas/imports.ts';
 import { pointerTo } from '../../text/json.ts';
@@ -13,11 +13,17 @@ type CustomFieldsPatch = Record<string, string | number | boolean | null>;
 
 export type Declared = ReadonlyMap<string, DeclaredField>;
 
-export const listDeclared = (sql: Queryable, customerId: string, object: ImportObject): Promise<DeclaredField[]> => sql`
+export const listDeclared = (
+  sql: Queryable,
+  customerId: string,
+  object: ImportObject,
+  keys?: ReadonlySet<string>,
+): Promise<DeclaredField[]> => sql`
   select key, label, type, choices
   from declared_fields
   where customer_id = ${customerId}
     and object = ${object}
+    ${keys ? sql`and key = any(${[...keys]}::text[])` : sql``}
   order by key collate "C"`;
 
 export async function findDeclared(
@@ -28,12 +34,7 @@ export async function findDeclared(
 ): Promise<Declared> {
   const keys = new Set(bodies.flatMap(({ custom_fields }) => Object.keys(custom_fields ?? {})));
   if (keys.size === 0) return new Map();
-  const rows = await sql<DeclaredField[]>`
-    select key, label, type, choices
-    from declared_fields
-    where customer_id = ${customerId}
-      and object = ${object}
-      and key = any(${[...keys]}::text[])`;
+  const rows = await listDeclared(sql, customerId, object, keys);
   return new Map(rows.map((field) => [field.key, field]));
 }
 
@@ -85,24 +86,18 @@ export async function listCustomFields(
 }
 
 /** Returns the custom fields of a customer's newest records. A field with values of several types has the type text. */
-function findCustomFields(sql: Sql, customerId: string, object: DeclaredObject): Promise<FoundField[]> {
-  const source =
-    object === 'companies'
-      ? liveCompanies(sql, customerId, 'r')
-      : sql`contacts r where r.customer_id = ${customerId}::uuid`;
-  return sql`
-    select
-      key,
-      case
-        when count(distinct jsonb_typeof(value)) > 1 then 'text'
-        else replace(min(jsonb_typeof(value)), 'string', 'text')
-      end as type
-    from (select r.custom_fields from ${source} order by r.id desc limit ${maxRecords}) newest
-    cross join lateral jsonb_each(custom_fields)
-    group by key
-    order by key collate "C"
-    limit ${maxFields}`;
-}
+const findCustomFields = (sql: Sql, customerId: string, object: DeclaredObject): Promise<FoundField[]> => sql`
+  select
+    key,
+    case
+      when count(distinct jsonb_typeof(value)) > 1 then 'text'
+      else replace(min(jsonb_typeof(value)), 'string', 'text')
+    end as type
+  from (select r.custom_fields from ${liveRecords(sql, object, customerId)} order by r.id desc limit ${maxRecords}) newest
+  cross join lateral jsonb_each(custom_fields)
+  group by key
+  order by key collate "C"
+  limit ${maxFields}`;
 
 /**
  * Kinds of records that have the columns `folded` (texts in lower case, no accents) and `terms` (numbers with which a

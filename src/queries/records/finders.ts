@@ -1,6 +1,6 @@
 import type { Queryable, Transaction, Sql, Database } from '../../database/db.ts';
 import { notFound, validationFailed } from '../../errors.ts';
-import { type Fragment, constant, liveCompanies } from '../../filters/sql.ts';
+import { type Fragment, constant, liveRecords } from '../../filters/sql.ts';
 import { type Column, all } from '../../filters/columns.ts';
 import { encodeCursor, readPosition, scopeOf, type Position } from '../../filters/cursor.ts';
 import { defaultLimit, type Paginate } from '../../schemas/wire.ts';
@@ -226,10 +226,6 @@ const readRows = (
   number: number,
   only: number | undefined,
 ): Promise<Row[]> => {
-  const source =
-    table === 'companies'
-      ? liveCompanies(sql, customerId, 'r')
-      : sql`contacts r where r.customer_id = ${customerId}::uuid`;
   // The listed rows are cut off, so that a bucket of a million is counted, not collected.
   const records = sql`
     json_agg(json_build_object('id', id, 'updated_at', shown) order by id) filter (where number <= ${maxListedRecords + 1})`;
@@ -238,9 +234,9 @@ const readRows = (
     hashed as (
       select
         r.id,
-        ${sql`to_char(r.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`} as shown,
+        to_char(r.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as shown,
         (get_byte(sha256(uuid_send(r.id)), 0) * 16 + get_byte(sha256(uuid_send(r.id)), 1) / 16) % ${number}::integer as bucket
-      from ${source}
+      from ${liveRecords(sql, table, customerId)}
     ),
     chosen as (
       select id, shown, bucket, ${only === undefined ? sql`0` : sql`row_number() over ()`} as number

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { LockedId, Queryable, Transaction } from '../../database/db.ts';
 import { liveCompanies, constant } from '../../filters/sql.ts';
 import type { BatchKind } from '../../schemas/batches.ts';
+import type { RecordTable } from './batches.ts';
 import { valuesBy } from './finders.ts';
 
 const remembered = '400 days';
@@ -153,12 +154,6 @@ export async function findSuccessors(
   return new Map(rows.map(({ id, merged_into }) => [id, merged_into]));
 }
 
-interface Successors {
-  kind: Pick<BatchKind, 'noun'>;
-  table: 'contacts' | 'companies' | 'products' | 'opportunities' | 'activities';
-  visible: string;
-}
-
 /**
  * Finds the records that replace merged records with these external ids. If several had the same external id, the last
  * merge counts.
@@ -167,7 +162,7 @@ interface Successors {
 export async function findByMergedExternalId(
   sql: Queryable,
   customerId: string,
-  { kind, table, visible }: Successors,
+  { kind, table, visible }: RecordTable,
   externalIds: readonly string[],
 ): Promise<Map<string, { id: string; external_id: string | null }>> {
   if (externalIds.length === 0) return new Map();

@@ -3,8 +3,7 @@ import { DomainError, missingReferences, duplicateExternalId } from '../../error
 import { referringMembers } from '../../schemas/batches.ts';
 import { fold } from '../../text/fold.ts';
 import { companyTable, contactTable, findByExternalIds, opportunityTable, productTable } from './batch-rows.ts';
-import type { RecordTable } from './batch-rows.ts';
-import { pendingItems, type Batch, type Item, fail } from './batches.ts';
+import { pendingItems, type Batch, type Item, fail, type RecordTable } from './batches.ts';
 import { constant } from '../../filters/sql.ts';
 
 /**
