@@ -58,13 +58,7 @@ async function mergeAllCompanies(sql: Transaction, customerId: string, merge: Co
   // Told before the records: an undo takes these back together, and first. Locked after contacts and opportunities.
   await moveActivities(sql, customerId, 'company', move, deferred);
   const isJournaled = deferred.updated('company', { id: kept.id, external_id: merged.external_id }, kept, merged);
-  const earlier = await rememberMerge(
-    sql,
-    customerId,
-    'company',
-    { id: kept.id, before: kept.external_id, after: merged.external_id },
-    others.map(({ id, external_id }) => ({ id, external_id, prospect_id: null })),
-  );
+  const earlier = await rememberMerge(sql, customerId, 'company', kept, others, merged.external_id);
   const moved = new Map(
     gone.map((id) => [
       id,
@@ -145,13 +139,7 @@ async function mergeAllContacts(sql: Transaction, customerId: string, merge: Com
     { ...merged, deleted_company_id: null },
   );
   const ownMerges = await findMergesInto(sql, customerId, kept.id);
-  const earlier = await rememberMerge(
-    sql,
-    customerId,
-    'contact',
-    { id: kept.id, before: kept.external_id, after: merged.external_id },
-    others.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id })),
-  );
+  const earlier = await rememberMerge(sql, customerId, 'contact', kept, others, merged.external_id);
   const moved = new Map(gone.map((id) => [id, movedOf(kept.id, id, { lists, places, earlier, ownMerges })]));
   await removeContacts(sql, customerId, gone, deferred, { merged_into: kept.id, moved });
   const table = { ...wholeContacts, keepsUpdatedAt: !isJournaled };

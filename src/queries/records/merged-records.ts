@@ -10,32 +10,26 @@ const remembered = '400 days';
 interface MergedRecord {
   id: LockedId;
   external_id: string | null;
-  prospect_id: string | null;
-}
-
-/** Record that stays in a merge, with its external ids before and after the merge. */
-interface KeptRecord {
-  id: LockedId;
-  before: string | null;
-  after: string | null;
+  prospect_id?: string | null;
 }
 
 /**
  * Stores that records were merged into another one, and that earlier merges into them now lead there. Also stores an
  * external id that the remaining record loses. The caller deletes the merged records.
+ * @param kept the record that stays, as it was before the merge
+ * @param after its external id after the merge
  * @returns the ids of earlier merged records, by the id of the record into which they were merged
  */
 export async function rememberMerge(
   sql: Transaction,
   customerId: string,
   noun: BatchKind['noun'],
-  { id: keptId, before, after }: KeptRecord,
+  { id: keptId, external_id: before }: MergedRecord,
   merged: readonly MergedRecord[],
+  after: string | null,
 ): Promise<Map<string, string[]>> {
-  const lost =
-    before === null || before === after
-      ? []
-      : [{ id: lostIdOf(keptId, before), external_id: before, prospect_id: null }];
+  const gone = merged.map(({ id, external_id, prospect_id }) => ({ id, external_id, prospect_id }));
+  const lost = before === null || before === after ? [] : [{ id: lostIdOf(keptId, before), external_id: before }];
   const moved = await sql<{ id: string; merged_into: string }[]>`
     with held as (
       select id, merged_into
@@ -52,7 +46,7 @@ export async function rememberMerge(
   await sql`
     insert into merged_records (customer_id, id, noun, merged_into, external_id, prospect_id)
     select ${customerId}, id, ${noun}, ${keptId}, external_id, prospect_id
-    from jsonb_to_recordset(${sql.json([...merged, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)
+    from jsonb_to_recordset(${sql.json([...gone, ...lost] as never)}) as given (id uuid, external_id text, prospect_id uuid)
     on conflict (customer_id, id) do update
     set merged_into = excluded.merged_into, merged_at = excluded.merged_at`;
   return valuesBy(moved, 'merged_into', ({ id }) => id);
