@@ -23,7 +23,6 @@ import {
 } from '../crm/contacts.ts';
 import { isSame } from '../records/journal.ts';
 import { companyTable, contactTable, insertRows, updateRows } from '../records/batch-rows.ts';
-import type { RecordTable } from '../records/batches.ts';
 import { lockBulk } from '../records/deferred-writes.ts';
 import { forgetMerged, lostIdOf, takeBackMerged } from '../records/merged-records.ts';
 import { findRefused, findTaken } from '../records/references.ts';
@@ -34,9 +33,7 @@ import { findLaterMerges } from './undo-state.ts';
 import * as undo from './undo-links.ts';
 
 interface People {
-  noun: 'contact' | 'company';
-  records: RecordTable;
-  table: 'contacts' | 'companies';
+  records: typeof contactTable | typeof companyTable;
   serviceColumns: readonly string[];
   blank: Values;
   lock: (sql: Transaction, customerId: string, ids: readonly string[]) => Promise<(Values & { id: LockedId })[]>;
@@ -56,6 +53,7 @@ export const undoCompanies = (undoing: undo.Undoing): Promise<Map<string, undo.O
 // back: a merge gives that of a merged record to the one that stays.
 async function undoPeople(undoing: undo.Undoing, people: People): Promise<Map<string, undo.Outcome>> {
   const { sql, customerId, effects, deferred } = undoing;
+  const { kind, table } = people.records;
   const valuesOf = (name: string): string[] =>
     effects.flatMap(({ before }) => (before[name] as string | null | undefined) ?? []);
   await lockBulk(sql, customerId);
@@ -66,7 +64,7 @@ async function undoPeople(undoing: undo.Undoing, people: People): Promise<Map<st
   const locked = new Map((await people.lock(sql, customerId, ids)).map((row) => [row.id as string, row]));
   const services = await sql<(Values & { id: string })[]>`
     select id, ${constant(sql, people.serviceColumns.join(', '))}
-    from ${constant(sql, people.table)}
+    from ${constant(sql, table)}
     where customer_id = ${customerId}
       and id = any(${[...locked.keys()]}::uuid[])`;
   const current = new Map(
@@ -96,7 +94,7 @@ async function undoPeople(undoing: undo.Undoing, people: People): Promise<Map<st
   // In one statement, two records could not exchange their external ids.
   const freed = updated.filter(({ reverted }) => 'external_id' in reverted.columns).map(({ row }) => row.id);
   await sql`
-    update ${constant(sql, people.table)}
+    update ${constant(sql, table)}
     set external_id = null
     where customer_id = ${customerId}
       and id = any(${freed as string[]}::uuid[])`;
@@ -107,7 +105,7 @@ async function undoPeople(undoing: undo.Undoing, people: People): Promise<Map<st
   );
   for (const { row, reverted } of changes) {
     const columns: Values = { ...row, ...reverted.columns };
-    deferred.updated(people.noun, { id: row.id, external_id: columns['external_id'] as string | null }, row, columns);
+    deferred.updated(kind.noun, { id: row.id, external_id: columns['external_id'] as string | null }, row, columns);
   }
 
   const stayed = effects.flatMap(({ merged_into }) => merged_into ?? []);
@@ -121,7 +119,7 @@ async function undoPeople(undoing: undo.Undoing, people: People): Promise<Map<st
     const rows = deleted.map((row) => ({ ...people.blank, ...row, company_id: companyOf(row) }));
     return undo.lostOf(deleted, await people.restore(undoing, rows));
   });
-  deferred.count(people.table, restored.length);
+  deferred.count(table, restored.length);
   await forgetMerged(sql, customerId, [...restored.map(({ id }) => id), ...changes.flatMap(regainedOf)]);
   for (const effect of restored)
     if (effect.merged_into !== null)
@@ -203,9 +201,7 @@ function madeBy({ sql, effects }: undo.Undoing, ids: readonly LockedId[]) {
 }
 
 const contacts: People = {
-  noun: 'contact',
   records: contactTable,
-  table: 'contacts',
   serviceColumns: contactServiceColumns,
   blank: { ...blank, score: 0, verification_status: 'unverified' },
   lock: lockContactRows,
@@ -256,9 +252,7 @@ const contacts: People = {
 };
 
 const companies: People = {
-  noun: 'company',
   records: companyTable,
-  table: 'companies',
   serviceColumns: companyServiceColumns,
   blank: { ...blankCompany, score: 0, verification_status: 'unverified' },
   lock: (sql, customerId, ids) => lockCompanyRows(sql, customerId, ids, 'update'),

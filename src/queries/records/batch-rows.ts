@@ -38,8 +38,12 @@ export interface BatchRecords<Row extends object, Shown extends { id: string }> 
   find: FindRecords<Shown>;
 }
 
-export const contactTable: RecordTable = { kind: contactBatches, table: 'contacts', visible: 'true' };
-export const companyTable: RecordTable = { kind: companyBatches, table: 'companies', visible: isLive('r') };
+export const contactTable = { kind: contactBatches, table: 'contacts', visible: 'true' } as const satisfies RecordTable;
+export const companyTable = {
+  kind: companyBatches,
+  table: 'companies',
+  visible: isLive('r'),
+} as const satisfies RecordTable;
 export const productTable: RecordTable = { kind: productBatches, table: 'products', visible: isLive('r') };
 export const opportunityTable: RecordTable = { kind: opportunityBatches, table: 'opportunities', visible: 'true' };
 export const activityTable: RecordTable = {
