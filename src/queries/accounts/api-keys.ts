@@ -71,10 +71,7 @@ const issued = (sql: Queryable) => sql`
   id, name, start, permissions, spend_caps, ${sql.json(anySize)} || approve_over as approve_over,
   ${status(sql)} as status, expires_at, created_at`;
 
-type IssuedRow = Pick<
-  ApiKey,
-  'id' | 'name' | 'start' | 'permissions' | 'spend_caps' | 'approve_over' | 'status' | 'expires_at' | 'created_at'
->;
+type IssuedRow = Omit<Issued, 'key'>;
 
 type ShownRow = Omit<ApiKey, 'spent'>;
 
