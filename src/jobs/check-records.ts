@@ -94,23 +94,18 @@ function textMessage(schema: TSchema, value: string): string {
   const most = format === 'name' ? 255 : format === 'currency' ? undefined : maxLength;
   if (value.trim() === '') return 'is empty';
   if (most !== undefined && lengthOf(value.trim()) > most) return `${quoted(value)} is longer than ${most} characters`;
-  switch (format) {
-    case 'email':
-      return noEmail(value);
-    case 'domain':
-      return noDomain(value);
-    case 'country':
-      return `${quoted(value)} is not a country code (such as DE)`;
-    case 'currency':
-      return `${quoted(value)} is not a currency code (such as EUR)`;
-    case 'uuid':
-      return `${quoted(value)} is not an id (a UUID)`;
-    case 'date-time':
-      return `${quoted(value)} is not a time (such as 2024-12-31T12:00:00Z)`;
-    default:
-      return `${quoted(value)} is not ${schema['enum'] ? `one of ${(schema['enum'] as string[]).join(', ')}` : 'allowed here'}`;
-  }
+  if (format === 'email') return noEmail(value);
+  if (format === 'domain') return noDomain(value);
+  const allowed = schema['enum'] ? `one of ${(schema['enum'] as string[]).join(', ')}` : 'allowed here';
+  return `${quoted(value)} is not ${formatNames[format ?? ''] ?? allowed}`;
 }
+
+const formatNames: Record<string, string> = {
+  country: 'a country code (such as DE)',
+  currency: 'a currency code (such as EUR)',
+  uuid: 'an id (a UUID)',
+  'date-time': 'a time (such as 2024-12-31T12:00:00Z)',
+};
 
 const valueInWords = (value: unknown): string =>
   typeof value === 'string' ? quoted(value) : JSON.stringify(value).slice(0, 100);
