@@ -30,24 +30,6 @@ class SmtpFault extends Error {
  */
 const replyLimits = { lineLength: 2_048, lines: 64 };
 
-class ReplyReader {
-  #code: number | undefined;
-  #lines: string[] = [];
-
-  take(line: string): Reply | undefined {
-    const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
-    const code = Number(digits);
-    if (digits === undefined || (this.#code ?? code) !== code) throw new SmtpFault('garbage');
-    this.#code = code;
-    this.#lines.push(text);
-    if (this.#lines.length > replyLimits.lines) throw new SmtpFault('garbage');
-    if (mark === '-') return undefined;
-    const lines = this.#lines;
-    [this.#code, this.#lines] = [undefined, []];
-    return { code, lines, ...enhancedCode(code, text) };
-  }
-}
-
 /**
  * Parses an enhanced status code (RFC 3463), such as `5.1.1`, at the start of a text. Returns an empty object if the
  * text has none, or its first digit contradicts the reply's code (such as 550).
@@ -93,7 +75,9 @@ const goodbyeMs = 1_000;
 class SmtpDialog {
   readonly #socket: Socket;
   readonly #timeoutMs: number;
-  readonly #reader = new ReplyReader();
+  /** Code and lines of the reply that is being read. */
+  #code: number | undefined;
+  #lines: string[] = [];
   #text = '';
   #bytes = 0;
   #fault: SmtpFault | undefined;
@@ -170,13 +154,19 @@ class SmtpDialog {
   }
 
   #take(line: string): Reply | undefined {
-    try {
-      if (line.length > replyLimits.lineLength) throw new SmtpFault('garbage');
-      return this.#reader.take(line);
-    } catch (error) {
-      this.#leave((error as SmtpFault).reason);
-      throw error;
+    const [, digits, mark = ' ', text = ''] = /^([2-5]\d\d)(?:([ -])(.*))?$/s.exec(line) ?? [];
+    const code = Number(digits);
+    const isTooLong = line.length > replyLimits.lineLength || this.#lines.length === replyLimits.lines;
+    if (isTooLong || digits === undefined || (this.#code ?? code) !== code) {
+      this.#leave('garbage');
+      throw new SmtpFault('garbage');
     }
+    this.#code = code;
+    this.#lines.push(text);
+    if (mark === '-') return undefined;
+    const lines = this.#lines;
+    [this.#code, this.#lines] = [undefined, []];
+    return { code, lines, ...enhancedCode(code, text) };
   }
 
   #leave(reason: string): void {
