@@ -123,22 +123,15 @@ export function fieldOfContents(
 
 const maxByContents = 200;
 
-const rivals: readonly (readonly string[])[] = [
-  ['full_name', 'first_name'],
-  ['full_name', 'last_name'],
-  ['company', 'company.name'],
-  ['company', 'company.industry'],
-  ['company.id', 'company.name'],
-  ['company.id', 'company.industry'],
-  ['company.id', 'company.domain'],
-  ['company.id', 'company.external_id'],
-  ['company.external_id', 'company.name'],
-  ['company.external_id', 'company.industry'],
-  ['company.external_id', 'company.domain'],
+const rivals: readonly (readonly [field: string, others: readonly string[]])[] = [
+  ['full_name', ['first_name', 'last_name']],
+  ['company', ['company.name', 'company.industry']],
+  ['company.id', ['company.name', 'company.industry', 'company.domain', 'company.external_id']],
+  ['company.external_id', ['company.name', 'company.industry', 'company.domain']],
 ];
 
 const rivalsOf = (field: string): string[] =>
-  rivals.flatMap((pair) => (pair.includes(field) ? pair.filter((other) => other !== field) : []));
+  rivals.flatMap(([one, others]) => [...(one === field ? others : []), ...(others.includes(field) ? [one] : [])]);
 
 /**
  * Removes notes in brackets from a header, as in `First name (at most 40 characters)`. Returns `""` for a header about
