@@ -22,8 +22,6 @@ import { withImportLock, type StillHeld } from './import-lock.ts';
 
 const batchSize = 1_000;
 
-const encode = (document: CatalogDocument): string => JSON.stringify(toRow(document));
-
 const columns = {
   id: 'uuid',
   person: 'jsonb',
@@ -53,10 +51,10 @@ async function writeRows(db: Database, rows: string[]): Promise<void> {
   );
 }
 
-const toRow = (document: CatalogDocument): object => {
+function encode(document: CatalogDocument): string {
   const { id, person, folded, has_email, has_phone, keys } = document;
   const { verification_status, score, date_verified } = person;
-  return {
+  return JSON.stringify({
     id,
     person,
     ...folded,
@@ -67,8 +65,8 @@ const toRow = (document: CatalogDocument): object => {
     has_phone,
     tokens: tokensOf(document),
     match_keys: keys,
-  };
-};
+  });
+}
 
 async function eraseDocuments(db: Database, ids: string[]): Promise<number> {
   const { count } = await db.transaction((sql) => sql`delete from prospects where id = any(${ids}::uuid[])`);

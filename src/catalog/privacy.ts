@@ -122,10 +122,7 @@ async function removeFromStores(services: RightsServices, ids: readonly string[]
 async function hold(services: RightsServices, people: readonly Prospect[]): Promise<Effects> {
   if (people.length === 0) return noEffects;
   await services.db.transaction((sql) => holdPeople(sql, people));
-  await removeFromStores(
-    services,
-    people.map(({ _id }) => _id),
-  );
+  await removeFromStores(services, idsOf(people));
   return { ...noEffects, held: people.length };
 }
 
@@ -134,7 +131,7 @@ async function release({ db, catalog }: RightsServices, suppressed: SuppressedPe
   for (const people of await db.search(readHeldPeople)) {
     const free = people.filter((person) => !suppressed.has(person));
     if (free.length === 0) continue;
-    const ids = free.map(({ _id }) => _id);
+    const ids = idsOf(free);
     await catalog.prepare();
     const stored = new Set(await catalog.findStored(ids));
     const missing = free.filter(({ _id }) => !stored.has(_id));
@@ -295,11 +292,7 @@ export async function suppress(services: RightsServices, identifier: Identifier,
   await addSuppressions(services, 'suppress', [{ ...identifier, is_erasure: false }], identifier, noted);
   const copies = await findPeople(services, identifier);
   const listed = copies.flatMap(({ place, person }) => (place === 'catalog' ? person : []));
-  const effects = await hold(
-    services,
-    listed.filter((person) => hasIdentifier(person, identifier)),
-  );
-  return sumOf(effects, await sweepCatalog(services));
+  return sumOf(await hold(services, listed), await sweepCatalog(services));
 }
 
 /**
