@@ -69,12 +69,8 @@ export function itemOfCells(
 
 function assemble(values: (readonly [FileColumn, unknown])[]): Json {
   const item: Json = {};
-  for (const [
-    {
-      item: [field, part],
-    },
-    value,
-  ] of values) {
+  for (const [column, value] of values) {
+    const [field, part] = column.item;
     if (part === undefined) item[field] = value;
     else ((item[field] ??= {}) as Json)[part] = value;
   }

@@ -63,26 +63,13 @@ async function* sheetText(
   const letters = columns.map((_, i) => columnLetters(i));
   const cells = (values: readonly Value[], row: number, textStyle?: number): string =>
     `<row r="${row}">${values.map((value, i) => cell(`${letters[i]}${row}`, value, textStyle)).join('')}</row>`;
-  yield (
-    sheetStart(columns) +
-    cells(
-      columns.map(({ header }) => header),
-      1,
-      style.header,
-    )
-  );
+  const headers = columns.map(({ header }) => header);
+  yield sheetStart(columns) + cells(headers, 1, style.header);
   let row = 1;
   for await (const page of pages) {
     for (let at = 0; at < page.length; at += pieceRows) {
       const records = page.slice(at, at + pieceRows) as Record<string, unknown>[];
-      yield records
-        .map((record) =>
-          cells(
-            columns.map((column) => shownValue(column, record)),
-            (row += 1),
-          ),
-        )
-        .join('');
+      yield records.map((record) => cells(shownValues(columns, record), (row += 1))).join('');
     }
     onPage?.(page);
   }
@@ -90,6 +77,9 @@ async function* sheetText(
 }
 
 type Value = string | number | boolean | Date | undefined;
+
+const shownValues = (columns: readonly FileColumn[], record: Record<string, unknown>): Value[] =>
+  columns.map((column) => shownValue(column, record));
 
 function shownValue(column: FileColumn, record: Record<string, unknown>): Value {
   const value = valueOf(column, record);
@@ -271,10 +261,9 @@ const rowOf = (columns: readonly FileColumn[], record: Record<string, unknown>):
   });
 
 const shownRow = (columns: readonly FileColumn[], record: Record<string, unknown>): string[] =>
-  columns.map((column) => {
-    const value = shownValue(column, record);
-    return value instanceof Date ? value.toISOString().slice(0, 19).replace('T', ' ') : String(value ?? '');
-  });
+  shownValues(columns, record).map((value) =>
+    value instanceof Date ? value.toISOString().slice(0, 19).replace('T', ' ') : String(value ?? ''),
+  );
 
 /** Records that an export selects. Each function queries them again. */
 export interface ExportedRecords {
