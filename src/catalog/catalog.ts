@@ -109,14 +109,10 @@ export function toCriteria(filters: ProspectFilters): Criterion[] {
 const equals = (field: ExactField | 'verification_status', values?: string[]): Criterion | undefined =>
   values && values.length > 0 ? { kind: 'equals', member: field, values: [...new Set(values)].sort() } : undefined;
 
-const haveWords = (field: WordField, values: string[] = []): Criterion | undefined =>
-  values.length > 0
-    ? {
-        kind: 'words',
-        member: field,
-        alternatives: distinct(values.map((value) => distinct(words(value))).filter(hasWords)),
-      }
-    : undefined;
+function haveWords(field: WordField, values: string[] = []): Criterion | undefined {
+  const alternatives = distinct(values.map((value) => distinct(words(value))).filter(hasWords));
+  return values.length > 0 ? { kind: 'words', member: field, alternatives } : undefined;
+}
 
 const hasWords = (found: string[]): found is Words => found.length > 0;
 
@@ -159,11 +155,9 @@ export function filtersApplied(filters: ProspectFilters): FiltersApplied {
   const asked = Object.entries({ score, verification_status, has_email, has_phone }).filter(
     ([, value]) => value !== undefined,
   );
+  const texts = Object.fromEntries(textFields.map((field) => [field, filters[field] ?? []]));
   return {
-    ...(Object.fromEntries(textFields.map((field) => [field, filters[field] ?? []])) as Pick<
-      FiltersApplied,
-      ExactField | WordField
-    >),
+    ...(texts as Pick<FiltersApplied, ExactField | WordField>),
     date_verified: { gte, lte },
     ...Object.fromEntries(asked),
   };
