@@ -153,18 +153,13 @@ async function writeAll(
   const { done_line: after } = row;
   const upTo = planned.at(-1)?.record.line ?? after;
   const kept = keptMessages(row, messages);
-  const notes = planned.map(({ record: { line }, match }, i) => ({
-    line,
-    ...kept[i],
-    match: trial && match,
-    isNew: outcomes[i]!.status === 'created',
-  }));
-  await saveNotes(
-    sql,
-    customerId,
-    id,
-    notes.filter(({ match }, i) => kept[i] ?? match),
-  );
+  const notes = planned
+    .map(({ record: { line }, match }, i) => {
+      const isNew = outcomes[i]!.status === 'created';
+      return { line, ...kept[i], match: trial && match, isNew };
+    })
+    .filter(({ match }, i) => kept[i] ?? match);
+  await saveNotes(sql, customerId, id, notes);
   if (!trial) await deleteRows(sql, customerId, id, { after, upTo, isDone: true });
   const changes = trial?.changesOf(linesOf(planned), outcomes);
   const processed = await saveWritten(sql, customerId, id, { line: upTo, ...countsOf(outcomes, messages), changes });
