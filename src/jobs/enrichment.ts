@@ -16,10 +16,10 @@ import { lockAndFindSuppressed } from '../queries/jobs/privacy.ts';
 import { findUnlocked, insertUnlocks } from '../queries/jobs/unlocks.ts';
 import { enrichmentOf, lockEnrichments, readEnriched, writeEnrichments } from '../queries/crm/enrichment.ts';
 import type { EnrichedContact, Enrichment, EnrichOptions, LockedEnrichments } from '../queries/crm/enrichment.ts';
-import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
+import type { JobInput } from '../queries/jobs/runs.ts';
 import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { completedUpTo, type JobBatch } from './turns.ts';
+import { nextInputsOf, type JobBatch } from './turns.ts';
 import { completeUnlocks, settleUnlocks } from './unlocks.ts';
 
 /**
@@ -80,9 +80,7 @@ const enrichContacts: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const codeOf = await countryCodes();
   const options = job.request as EnrichOptions;
-  const inputs = await db.lookup((sql) =>
-    findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit: maxBatchSize }),
-  );
+  const inputs = await db.lookup((sql) => nextInputsOf(sql, job, maxBatchSize));
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);
   const ids = inputs.map(({ item }) => item);

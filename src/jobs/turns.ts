@@ -1,14 +1,14 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../process/config.ts';
-import { type Database, afterCommit, type Locked, type Transaction } from '../database/db.ts';
+import { type Database, afterCommit, type Locked, type Queryable, type Transaction } from '../database/db.ts';
 import type { JobKind, TurnKind, RunQueue } from '../database/queues.ts';
 import type { JobQueue } from '../schemas/jobs.ts';
 import type { Verifier } from '../verification/verifier.ts';
 import { areOthersWaiting, enqueueTurn, holdTurn, mergeTurns } from '../queries/records/turns.ts';
 import type { Message, Turn } from '../queries/records/turns.ts';
 import { hasDueRun, lockRun, releaseRun, pauseRun, findNextInputs, takeRun } from '../queries/jobs/runs.ts';
-import type { Run, Taken } from '../queries/jobs/runs.ts';
+import type { JobInput, Run, Taken } from '../queries/jobs/runs.ts';
 import { chargeCredits, releaseCredits, subtractKeySpending } from '../queries/jobs/credits.ts';
 import { addToJournal } from '../queries/records/journal.ts';
 import { closeJob, saveResults, type Ending, type JobRow, type NewResult } from '../queries/jobs/jobs.ts';
@@ -130,7 +130,7 @@ export async function settle(
     const { mayComplete, pauseForSeconds, ...delivered } = await deliver(sql, held);
     const { charge, ...job } = await saveResults(sql, held.customer_id, held.id, delivered);
     // The rows decide, not the number of results sent: a job must not end while an input has no result.
-    const isCompleted = mayComplete && !(await hasOpenInput(sql, job));
+    const isCompleted = mayComplete && (await nextInputsOf(sql, job, 1)).length === 0;
     if (pauseForSeconds !== undefined && !isCompleted)
       await pauseAndEnqueue(sql, working, { seconds: pauseForSeconds });
     else await endOrContinueTurn(sql, working, isCompleted);
@@ -151,8 +151,8 @@ export async function settle(
 export const completedUpTo = ({ progress }: JobRow): number =>
   (progress as { position?: number } | null)?.position ?? 0;
 
-const hasOpenInput = async (sql: Transaction, job: JobRow): Promise<boolean> =>
-  (await findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit: 1 })).length > 0;
+export const nextInputsOf = (sql: Queryable, job: JobRow, limit: number): Promise<JobInput[]> =>
+  findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit });
 
 /**
  * Ends a job: sets its final status, charges credits and releases unspent ones.

@@ -5,7 +5,7 @@ import type { JobRow, NewResult } from '../queries/jobs/jobs.ts';
 import { findUnindexedUnlocksOfJob, unlockPeople } from '../queries/jobs/unlocks.ts';
 import type { UnlockContacts, UnlockSelectedContacts } from '../schemas/jobs.ts';
 import type { Prospect } from '../schemas/prospects.ts';
-import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, completedUpTo } from './turns.ts';
+import { type WorkingJob, type JobContext, settle, type BatchResults, type JobBatch, nextInputsOf } from './turns.ts';
 import { priceOf, maxCostOfChosen, takeOpenInputs, toInputs, type JobCode, type Plan } from './start-job.ts';
 import { type Catalog, type Search, positionOf, type ProspectPosition } from '../catalog/catalog.ts';
 import { toSearch } from '../catalog/prospects.ts';
@@ -13,7 +13,7 @@ import type { Spender } from '../access/credentials.ts';
 import type { Config } from '../process/config.ts';
 import { isUnavailable } from '../errors.ts';
 import { parseOrder } from '../filters/columns.ts';
-import { findNextInputs, type JobInput } from '../queries/jobs/runs.ts';
+import type { JobInput } from '../queries/jobs/runs.ts';
 
 /** Ids of the lists to which an unlock job adds its contacts. Stored with the job, if it has any lists. */
 type Listing = Pick<UnlockContacts, 'list_ids'>;
@@ -183,9 +183,7 @@ const unlockMatching: JobBatch = async (context, job) => {
 const unlockSelected: JobBatch = async (context, job) => {
   const { db, catalog } = context;
   const limit = unlockBatchSize(job);
-  const inputs = await db.lookup((sql) =>
-    findNextInputs(sql, job.customer_id, job.id, { after: completedUpTo(job), limit }),
-  );
+  const inputs = await db.lookup((sql) => nextInputsOf(sql, job, limit));
   const last = inputs.at(-1);
   if (!last) return completeUnlocks(context, job);
   const wanted = inputs.filter((input) => !input.is_duplicate).map(({ item }) => item);
