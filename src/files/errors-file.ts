@@ -1,7 +1,7 @@
 import { mayBeLiteral, type Cell } from './columns.ts';
 import { columnNames } from './header.ts';
 import { errorsHeaders, addedHeaders, recordHeader, type CsvLayout } from './layout.ts';
-import { trimText } from '../text/fold.ts';
+import { toStorable, trimText } from '../text/fold.ts';
 import type { ImportFailure, ImportFormat } from '../schemas/imports.ts';
 import { unambiguous, type DecimalMark } from './values.ts';
 import { csvHeader, csvLines } from './write-records.ts';
@@ -28,12 +28,12 @@ export function failedRecords(layout: CsvLayout | null, format: ImportFormat): F
   const cellsOf = ({ cells }: Original): (string | Cell)[] =>
     columns.map((column) => {
       const cell = cellOf(cells[column.place], column, format);
-      return typeof cell === 'string' ? shownText(cell) : { ...cell, text: shownText(cell.text) };
+      return typeof cell === 'string' ? toStorable(cell) : { ...cell, text: toStorable(cell.text) };
     });
   const surplusOf = ({ cells }: Original): string[] => {
     const further = layout ? cells.slice(layout.headers.length) : [];
     const end = further.findLastIndex(({ text }) => trimText(text) !== '') + 1;
-    return further.slice(0, end).map(({ text }) => shownText(text));
+    return further.slice(0, end).map(({ text }) => toStorable(text));
   };
   return {
     header: csvHeader([...columns.map(({ name }) => name), ...addedHeaders], separator),
@@ -53,9 +53,6 @@ export function failedRecords(layout: CsvLayout | null, format: ImportFormat): F
     },
   };
 }
-
-// Few programs can read NUL characters.
-const shownText = (text: string): string => text.toWellFormed().replaceAll('\0', '\ufffd');
 
 interface OriginalColumn {
   name: string;

@@ -1,6 +1,6 @@
 import { isEmailAddress } from '../schemas/formats.ts';
 import { isAscii } from '../text/domains.ts';
-import { fold, trimText } from '../text/fold.ts';
+import { fold, toStorable, trimText } from '../text/fold.ts';
 import type { RawRecord } from './record-formats.ts';
 import type { Fault } from '../errors.ts';
 import { pointerTo } from '../text/json.ts';
@@ -59,11 +59,7 @@ export function tailWith(tail: Tail | undefined, { cells, line, ...record }: Raw
   for (const [column, { text, broken }] of cells.entries()) {
     if (broken === undefined && trimText(text) === '') continue;
     // It is stored as JSON, which has no NUL and no half characters in PostgreSQL.
-    const storable = text
-      .slice(0, maxLength + 1)
-      .toWellFormed()
-      .replaceAll('\0', '\ufffd');
-    found.push({ line, column, text: trimText(storable) });
+    found.push({ line, column, text: trimText(toStorable(text.slice(0, maxLength + 1))) });
     if (filled.length < leastColumns && !filled.includes(column)) filled.push(column);
     if (found.length > 1 && filled.length >= leastColumns) break;
   }

@@ -9,6 +9,9 @@ export function lengthOf(text: string): number {
 /** Returns true if PostgreSQL can store the text: it has no NUL character and no lone surrogate. */
 export const isStorable = (text: string): boolean => !text.includes('\0') && text.isWellFormed();
 
+/** Replaces what PostgreSQL cannot store. Few programs can read NUL characters, either. */
+export const toStorable = (text: string): string => text.toWellFormed().replaceAll('\0', '\ufffd');
+
 /**
  * Matches white space and invisible marks, such as zero-width characters and direction marks. Texts copied from phones
  * and web pages often begin or end with them.
