@@ -16,6 +16,7 @@ import {
 } from '../queries/jobs/catalog-imports.ts';
 import { countUnindexed } from '../queries/jobs/unlocks.ts';
 import {
+  closing,
   commandAction,
   formatOf,
   printed,
@@ -27,7 +28,7 @@ import {
   verb,
 } from './command.ts';
 import { withCatalog } from './database.ts';
-import { progressOn, type Progress } from './progress.ts';
+import { withProgress } from './progress.ts';
 
 export function define(command: Command): void {
   verb(
@@ -73,26 +74,23 @@ interface ImportOptions {
 async function importFile(file: string, options: ImportOptions): Promise<ImportReport> {
   keepHeapSmall(100);
   const format = options.format ?? formatOfInput(file);
-  const input = await openInput(file);
-  const progress = progressOn(process.stderr, input.size);
-  try {
-    return await withCatalog(async ({ db, catalog }) => {
-      await forgetBefore(db, input, options);
-      return importPeople(db, catalog, {
-        chunks: input.chunks,
-        format,
-        source: input.source,
-        onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
-        onProgress: ({ loaded, bad, suppressed }) =>
-          progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad + suppressed),
-        // A note that cannot be written ends the process with exit 1, as for any output.
-        onNote: (text) => void progress.line(text).catch(() => undefined),
-      });
-    });
-  } finally {
-    progress.end();
-    await input.close();
-  }
+  return closing(await openInput(file), (input) =>
+    withProgress(input.size, (progress) =>
+      withCatalog(async ({ db, catalog }) => {
+        await forgetBefore(db, input, options);
+        return importPeople(db, catalog, {
+          chunks: input.chunks,
+          format,
+          source: input.source,
+          onBad: (line, fault) => progress.line(`line ${line}: ${fault}`),
+          onProgress: ({ loaded, bad, suppressed }) =>
+            progress.show(input.read(), `${loaded} loaded, ${bad} bad`, loaded + bad + suppressed),
+          // A note that cannot be written ends the process with exit 1, as for any output.
+          onNote: (text) => void progress.line(text).catch(() => undefined),
+        });
+      }),
+    ),
+  );
 }
 
 async function forgetBefore(db: Database, { path, source }: Input, { restart }: ImportOptions): Promise<void> {
@@ -169,9 +167,8 @@ async function generate(options: { count: number; seed: number; output?: string;
 }
 
 const reindex = (): Promise<{ people: number }> =>
-  withCatalog(async ({ db, catalog }) => {
-    const progress: Progress = progressOn(process.stderr, undefined);
-    try {
+  withCatalog(({ db, catalog }) =>
+    withProgress(undefined, async (progress) => {
       const people = await withImportLock(db, (stillHeld) =>
         catalog.reindex((done, total) => {
           progress.show(done, `${done} of ${total} people`, done, total);
@@ -179,10 +176,8 @@ const reindex = (): Promise<{ people: number }> =>
         }),
       );
       return { people };
-    } finally {
-      progress.end();
-    }
-  });
+    }),
+  );
 
 const remove = ({ id }: { id: string[] }): Promise<{ removed: number }> =>
   withCatalog(({ db, catalog }) =>

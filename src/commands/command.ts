@@ -29,6 +29,18 @@ export const commandAction =
 /** Ignores the error of an output stream whose reader has closed the pipe (EPIPE). Throws every other error. */
 export const ignoreQuit = ignoring('EPIPE');
 
+/** Runs `work` with what is open, and closes it afterwards. */
+export async function closing<Opened extends { close(): Promise<void> }, T>(
+  opened: Opened,
+  work: (opened: Opened) => Promise<T>,
+): Promise<T> {
+  try {
+    return await work(opened);
+  } finally {
+    await opened.close();
+  }
+}
+
 const subjects = {
   change: 'the call, job or import',
   customer: 'the customer',

@@ -8,6 +8,7 @@ import { checkSchema } from '../database/migrations.ts';
 import { requireCustomer, type Customer } from '../queries/accounts/customers.ts';
 import { requireOwner, type OwnedTable } from '../queries/records/finders.ts';
 import { keyFromFile } from '../accounts/webhook-targets.ts';
+import { closing } from './command.ts';
 
 type Server = Omit<EmbeddedPostgres, 'serviceUrl' | 'superuserUrl'> & { url: string };
 
@@ -78,26 +79,11 @@ export async function requireSchema({ db }: Pick<OpenServices, 'db'>): Promise<v
   throw new Error('The database is newer than this program: update the program');
 }
 
-export async function withServer<T>(work: (server: Server) => Promise<T>): Promise<T> {
-  const server = await openServer(readConfig());
-  try {
-    return await work(server);
-  } finally {
-    await server.close();
-  }
-}
+export const withServer = async <T>(work: (server: Server) => Promise<T>): Promise<T> =>
+  closing(await openServer(readConfig()), work);
 
-export async function withServices<T>(
-  work: (services: OpenServices) => Promise<T>,
-  ...given: Parameters<typeof openServices>
-): Promise<T> {
-  const services = await openServices(...given);
-  try {
-    return await work(services);
-  } finally {
-    await services.close();
-  }
-}
+export const withServices = async <T>(work: (services: OpenServices) => Promise<T>, given?: Config): Promise<T> =>
+  closing(await openServices(given), work);
 
 export const withDatabase = <T>(work: (db: SharedDatabase) => Promise<T>): Promise<T> =>
   withServices(({ db }) => work(db));

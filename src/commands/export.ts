@@ -10,7 +10,7 @@ import { openExport, type ExportedRecords } from '../files/write-records.ts';
 import { exportFormats, fieldSets, type ExportFormat, type FileFields, type GivenFields } from '../schemas/files.ts';
 import { formatOf, ignoreQuit, printed, UsageError, verb } from './command.ts';
 import { withCustomer } from './database.ts';
-import { progressOn } from './progress.ts';
+import { withProgress } from './progress.ts';
 
 interface Exportable {
   noun: string;
@@ -92,17 +92,13 @@ async function exportToFile(exportable: Exportable, options: ChosenOptions & { o
 const exportTo = (stream: Writable, { noun, open }: Exportable, { customer, format, fields }: ChosenOptions) =>
   withCustomer(customer, async ({ db }, { id }) => {
     const exported = open(db, id);
-    const progress = progressOn(process.stderr, await exported.count());
-    let records = 0;
-    const show = (page: object[]): void => {
-      records += page.length;
-      progress.show(records, `${records} ${noun}`, records);
-    };
-    try {
-      const file = await openExport(exported, { format, fields }, show);
+    return withProgress(await exported.count(), async (progress) => {
+      let records = 0;
+      const file = await openExport(exported, { format, fields }, (page) => {
+        records += page.length;
+        progress.show(records, `${records} ${noun}`, records);
+      });
       await pipeline(Readable.from(file), stream, { end: stream !== process.stdout }).catch(ignoreQuit);
       return records;
-    } finally {
-      progress.end();
-    }
+    });
   });

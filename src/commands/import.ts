@@ -28,7 +28,7 @@ import {
   type InvalidValues,
   type Mapping,
 } from '../schemas/imports.ts';
-import { type Progress, progressOn } from './progress.ts';
+import { type Progress, withProgress } from './progress.ts';
 import { gunzipIfPacked } from '../files/encodings.ts';
 import { openErrorsFile } from '../jobs/errors-file.ts';
 import { hasWorker } from '../queries/jobs/runs.ts';
@@ -187,9 +187,8 @@ async function importStored(object: ImportObject, file: string, options: ImportO
   const settings = settingsOf(object, options);
   const open = () => gunzipIfPacked(createReadStream(file));
   const fingerprint = await fingerprintOf(settings, open());
-  const progress = progressOn(process.stderr, undefined);
-  try {
-    return await withCustomer(options.customer, async ({ db }, { id: customerId, status }) => {
+  return withProgress(undefined, (progress) =>
+    withCustomer(options.customer, async ({ db }, { id: customerId, status }) => {
       if (status !== 'OK') throw new Error('The customer is suspended, so its imports wait: resume it first');
       const id = await findOrBegin(db, customerId, settings, fingerprint);
       await sendIfMissing(db, customerId, id, open);
@@ -197,10 +196,8 @@ async function importStored(object: ImportObject, file: string, options: ImportO
       const done = await waitForEnd(db, customerId, id, progress);
       if (options.errors !== undefined) await writeErrors(db, customerId, done, options.errors);
       return done;
-    });
-  } finally {
-    progress.end();
-  }
+    }),
+  );
 }
 
 const isFile = async (path: string): Promise<boolean> => (await stat(path).catch(() => undefined))?.isFile() === true;

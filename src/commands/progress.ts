@@ -19,7 +19,8 @@ const onTerminalMs = 100;
 const elsewhereMs = 5_000;
 const width = 24;
 
-export function progressOn(stream: NodeJS.WriteStream, total: number | undefined): Progress {
+function progressOn(total: number | undefined): Progress {
+  const stream = process.stderr;
   const startedAt = performance.now();
   const isTerminal = stream.isTTY;
   let shownAt = startedAt;
@@ -61,6 +62,16 @@ export function progressOn(stream: NodeJS.WriteStream, total: number | undefined
       bar = '';
     },
   };
+}
+
+/** Runs `work` with a progress bar on stderr, and removes the bar afterwards. */
+export async function withProgress<T>(total: number | undefined, work: (progress: Progress) => Promise<T>): Promise<T> {
+  const progress = progressOn(total);
+  try {
+    return await work(progress);
+  } finally {
+    progress.end();
+  }
 }
 
 function drawn(share: number): string {

@@ -8,7 +8,7 @@ import { eventTypes, type EventType } from '../schemas/events.ts';
 import type { Endpoint, EndpointSettings, TestResult } from '../schemas/webhooks.ts';
 import { openSender } from '../accounts/webhook-sender.ts';
 import { withCustomer, withServices } from './database.ts';
-import { asSome, commandAction, table, verb } from './command.ts';
+import { asSome, closing, commandAction, table, verb } from './command.ts';
 
 export function define(command: Command): void {
   verb(command, 'create', 'create an endpoint to which events are sent; only this command shows its secret', 'customer')
@@ -66,14 +66,9 @@ const remove = ({ webhook }: { webhook: string }): Promise<{ id: string }> =>
   });
 
 const sendTest = ({ webhook }: { webhook: string }): Promise<TestResult> =>
-  withEndpoint(webhook, async (management) => {
-    const sender = openSender(management.config);
-    try {
-      return await testEndpoint(management, sender, webhook);
-    } finally {
-      await sender.close();
-    }
-  });
+  withEndpoint(webhook, (management) =>
+    closing(openSender(management.config), (sender) => testEndpoint(management, sender, webhook)),
+  );
 
 const describeSecret = ({ id, secret }: Issued): string =>
   [secret, '', `This secret is shown only once. The endpoint's id is ${id}.`].join('\n');
