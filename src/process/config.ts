@@ -18,8 +18,8 @@ const onOff = (description: string, value: 'on' | 'off') =>
     description,
   });
 const text = (description: string, value: string, pattern?: string) =>
-  Type.String({ ...(pattern === undefined ? { minLength: 1 } : { pattern }), default: value, description });
-const optionalText = (description: string, options: { minLength?: number; pattern?: string } = {}) =>
+  Type.String({ ...(pattern !== undefined && { pattern }), default: value, description });
+const optionalText = (description: string, options: { pattern?: string } = {}) =>
   Type.Optional(Type.String({ ...options, description }));
 /**
  * Schema of a URL that can contain a password. It is `secret`: a file can provide its value, for example the file that
@@ -27,7 +27,7 @@ const optionalText = (description: string, options: { minLength?: number; patter
  */
 const secretUrl = (description: string, pattern: string) =>
   Type.Optional(Type.String({ pattern, description, secret: true }));
-const secretText = (description: string) => Type.Optional(Type.String({ minLength: 1, description, secret: true }));
+const secretText = (description: string) => Type.Optional(Type.String({ description, secret: true }));
 
 export const ConfigSchema = Type.Object({
   HOST: text('address to listen on; `0.0.0.0` in the image', '127.0.0.1'),
@@ -157,7 +157,6 @@ export const ConfigSchema = Type.Object({
   WEBHOOK_ALLOW_PRIVATE: onOff('whether webhooks may be sent to addresses that are not public; for development', 'off'),
   WEBHOOK_DENY: optionalText(
     'further networks to which no webhook is sent: addresses and ranges such as `198.51.100.0/24`, comma-separated',
-    { minLength: 1 },
   ),
   WEBHOOK_DELIVERIES: count(
     'webhooks that a worker sends at the same time; one customer can use at most half of them, and so can all endpoints whose last delivery failed',
@@ -174,7 +173,6 @@ export const ConfigSchema = Type.Object({
   ),
   TRUST_PROXY: optionalText(
     'proxies whose `X-Forwarded-For` is trusted: addresses, ranges such as `10.0.0.0/8`, `loopback`, `linklocal` or `uniquelocal`, comma-separated',
-    { minLength: 1 },
   ),
   MAX_CONNECTIONS: integer(
     'concurrent connections of callers, per process; further ones are closed',
@@ -194,7 +192,7 @@ export const ConfigSchema = Type.Object({
     1,
     110,
   ),
-  CORS_ORIGINS: optionalText('origins that browsers may call from, comma-separated', { minLength: 1 }),
+  CORS_ORIGINS: optionalText('origins that browsers may call from, comma-separated'),
   RATE_LIMITS: onOff('rate limits; `off` turns off every limit below', 'on'),
   RATE_LIMIT_DEFAULT: perMinute('requests of one API key', 6_000),
   RATE_LIMIT_PROSPECTS: perMinute('lists, counts and matches of prospects, per API key', 600),
@@ -407,8 +405,7 @@ export const environmentWithout = (pattern: RegExp): Record<string, string | und
 function expectation(schema: TProperties[string]): string {
   if (schema['anyOf']) return `must be one of ${schema['anyOf'].map((one: { const: string }) => one.const).join(', ')}`;
   if (schema['type'] === 'integer') return `must be a whole number from ${schema['minimum']} to ${schema['maximum']}`;
-  if (schema['pattern']) return `must match ${schema['pattern']}`;
-  return 'must not be empty';
+  return `must match ${schema['pattern']}`;
 }
 
 export type ConfigReport = ReturnType<typeof describeConfig>;
