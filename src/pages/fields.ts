@@ -11,21 +11,8 @@ import { forAdmins, addPage, formRoutes, question, type FormPage } from './base/
 import { versionField, controlsFor, hidden } from './base/forms.ts';
 import { lookUp, search, write, givenIn, linesIn, textsIn, required, requireCurrent } from './base/requests.ts';
 import { requireValid, invalid, type Refused } from './base/requests.ts';
-import {
-  when,
-  acts,
-  bullets,
-  table,
-  linkButton,
-  buttons,
-  html,
-  link,
-  panel,
-  pathWith,
-  quiet,
-  folded,
-} from './base/html.ts';
-import type { Html, Column } from './base/html.ts';
+import { when, acts, bullets, table, linkButton, buttons, html, link, panel, pathWith, quiet } from './base/html.ts';
+import { folded, type Html, type Column } from './base/html.ts';
 import { plain, typeWords } from './base/words.ts';
 
 const section = '/app/fields';

@@ -19,15 +19,8 @@ import { openCopy, openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
 import { sendFile } from '../plugins/responses.ts';
-import {
-  allImports,
-  copyMark,
-  findCopy,
-  listImports,
-  requireImport,
-  requireImportState,
-} from '../queries/jobs/imports.ts';
-import type { ImportRow, ImportState } from '../queries/jobs/imports.ts';
+import { allImports, copyMark, findCopy, listImports, requireImport } from '../queries/jobs/imports.ts';
+import { requireImportState, type ImportRow, type ImportState } from '../queries/jobs/imports.ts';
 import { countLacking, findRepeated } from '../queries/jobs/import-rows.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';

@@ -8,7 +8,7 @@ import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, backPath, question, listPage, type Page } from './base/layout.ts';
 import { cursorPager, numberedPager, filterChoice, filters } from './base/forms.ts';
-import { findChange } from '../queries/history/history.ts';
+import { findChange, findSubjects } from '../queries/history/history.ts';
 import { eventNouns } from '../schemas/events.ts';
 import { lookUp, search, write, idOf, isAdmin, queryText, pageNumberOf, ask, placeIn } from './base/requests.ts';
 import { when, badge, empty, table, linkButton, html, quiet, line, link, panel, sideBySide } from './base/html.ts';
@@ -16,7 +16,6 @@ import { moment, twoLines, count, counted, type Html, type Tone, type Column } f
 import { fieldWord, verificationWords, jobWords, poolWords, reasonWord, verification, plain } from './base/words.ts';
 import { searchText, statusBadge, progressBar } from './base/words.ts';
 import { nameOf, namedRecords, recordLink, undoneTexts, undoOf, whoOf, wordOf } from './changes.ts';
-import { findSubjects } from '../queries/history/history.ts';
 import type { User } from '../schemas/accounts.ts';
 import { usersOf } from './records/editor.ts';
 import { findCredits, listEntries, sumCharges } from '../queries/jobs/credits.ts';

@@ -8,17 +8,8 @@ import { statuses } from '../../plugins/error-handler.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { fold } from '../../text/fold.ts';
 import { forAdmins, addPage, listPage } from '../base/layout.ts';
-import {
-  differing,
-  faultMark,
-  faultText,
-  textInput,
-  select,
-  controlsFor,
-  hidden,
-  rowAct,
-  rowEditor,
-} from '../base/forms.ts';
+import { differing, faultMark, faultText, textInput, select, controlsFor, hidden, rowAct } from '../base/forms.ts';
+import { rowEditor } from '../base/forms.ts';
 import { search, lookUp, fieldsOf, textsIn, values, rowsIn, integer, isAdmin, queryText } from '../base/requests.ts';
 import type { Fields, Faults } from '../base/requests.ts';
 import { currencyChoices } from '../base/words.ts';

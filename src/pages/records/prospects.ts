@@ -1,5 +1,4 @@
-import { verificationChoices, countryName, prospectWords, verification, priceOf } from '../base/words.ts';
-import { searchText } from '../base/words.ts';
+import { verificationChoices, countryName, prospectWords, verification, priceOf, searchText } from '../base/words.ts';
 import { filledIn, priceFor, queryOf, placeIn, once, payerOf, fieldsOf, givenIn, text } from '../base/requests.ts';
 import { idsIn, integer, isAdmin, queryText, formMessage, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
