@@ -43,29 +43,37 @@ describe('the list of contacts', () => {
   });
 });
 
-test('a search for contacts says how many companies it finds, and a search for companies how many contacts', async () => {
+test('a search for contacts leads to the companies that it finds, and a search for companies to the contacts', async () => {
   const word = unique('Harborside');
   await make(customer, '/company', { company_name: word, type: 'prospect' });
   const contacts = await admin.get(`/app/contacts?search=${word}`);
-  expect(textOf(contacts)).toMatch(new RegExp(`“${word}” in: .* · 1 company .*No contact matches`));
+  expect(textOf(contacts)).toMatch(new RegExp(`“${word}” in: .* · Companies .*No contact matches`));
   await make(customer, '/contacts', contactBody({ last_name: word }));
   expect(textOf(await admin.get(`/app/companies?search=${word}`))).toContain(
-    `“${word}” in: Industry · Type · 1 contact`,
+    `“${word}” in: Industry · Type · Contacts`,
   );
 });
 
-test('the search beside each page leads to the contact, if it finds one and nothing else', async () => {
+test('the search beside each page finds contacts and companies, tells them apart, and leads to the only one', async () => {
   const word = unique('Wharf');
-  const id = await make(customer, '/contacts', contactBody({ last_name: word }));
-  const found = `/app/contacts?search=${word}&find=1`;
+  const found = `/app/search?search=${word}`;
   expect((await admin.get('/app')).body).toMatch(
-    /name="search"[^>]*data-suggest="\/app\/contacts"[^>]*>\s*<input type="hidden" name="find"/,
+    /action="\/app\/search"[^]*data-suggest="\/app\/search"[^>]*>\s*<input type="hidden" name="find"/,
   );
-  expect((await admin.get(found)).location).toBe(`/app/contacts/${id}`);
-  for (const path of [`/app/contacts?search=${word}`, '/app/contacts?search=&find=1'])
-    expect((await admin.get(path)).status).toBe(200);
-  await make(customer, '/company', { company_name: word, type: 'prospect' });
-  expect((await admin.get(found)).status).toBe(200);
+  expectPage(
+    await admin.get(`${found}&find=1`),
+    200,
+    /Nothing is found .* New contact Look further in: Contacts · Comp/,
+  );
+  const id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: word }));
+  expect((await admin.get(`${found}&find=1`)).location).toBe(`/app/contacts/${id}`);
+  expectPage(await admin.get(found), 200, `Ada ${word} Contact · `);
+  const company = await make(customer, '/company', { company_name: word, type: 'prospect', domain: 'x.example' });
+  const both = await admin.get(`${found}&find=1`);
+  expectPage(both, 200, new RegExp(` ${word} Company · x\\.example Ada ${word} Contact · `));
+  expect(both.body).toContain(`href="/app/companies/${company}"`);
+  expect((await admin.get('/app/search?search=+&find=1')).location).toBe('/app/contacts');
+  expect((await admin.get('/app/search?search=%00')).status).toBe(400);
 });
 
 describe('a view of contacts', () => {

@@ -233,7 +233,7 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
   return html`<header class="sidebar">
     <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
     <a class="brand" href="/app">Sales Data</a>
-    <form class="find" method="get" action="/app/contacts">
+    <form class="find" method="get" action="/app/search">
       <input type="search" name="search" maxlength="256" !${find} /> !${hidden({ find: '1' })}
     </form>
     <nav id="menu" aria-label="Main" popover>!${groups.join('<hr />')}</nav>
@@ -248,7 +248,7 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
 }
 
 const find =
-  'aria-label="Find contacts" placeholder="Find contacts" autocomplete="off" data-suggest="/app/contacts" data-parameter="search"';
+  'placeholder="Find" aria-label="Find contacts and companies" autocomplete="off" data-suggest="/app/search" data-parameter="search"';
 
 interface FormRoutes {
   /** Path to which the form is sent. Default: the path of its page. */

@@ -70,17 +70,32 @@ function showLocally(time) {
 
 /** Suggests values while the user types. Reads them from the page that `data-suggest` names. */
 function prepareSuggestions(input) {
+  const showFound = input.matches('.find *') ? prepareSearch(input) : prepareChoices(input);
+  let waiting;
+  const show = async () => {
+    const { value } = input;
+    // Shorter texts are in no index.
+    if (input.dataset.parameter && value.trim().length < 3) return showFound(undefined);
+    const url = new URL(input.dataset.suggest, location.href);
+    url.searchParams.set(input.dataset.parameter ?? 'q', value);
+    const page = await load(url).catch(() => undefined);
+    if (input.value === value) showFound(page);
+  };
+  input.addEventListener('input', () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => void show(), 200);
+  });
+  input.addEventListener('focus', () => void show(), { once: true });
+}
+
+/** Returns a function that offers the values of a page for an input. */
+function prepareChoices(input) {
   const list = document.createElement('datalist');
   list.id = `suggestions-${input.id || input.name}`;
   input.form.append(list); // in the label, the suggestions would be a part of its text
   input.setAttribute('list', list.id);
-  let waiting;
-  const show = async () => {
-    if (input.dataset.parameter && input.value.trim().length < 2) return;
-    const url = new URL(input.dataset.suggest, location.href);
-    url.searchParams.set(input.dataset.parameter ?? 'q', input.value);
-    const page = await load(url).catch(() => undefined);
-    const found = [...(page?.querySelectorAll('[data-value], .chooser td a[data-name]') ?? [])];
+  return (page) => {
+    const found = [...(page?.querySelectorAll('[data-value], main a[data-name]') ?? [])];
     const options = found.map(({ textContent: name, dataset: { name: about = '' } }) => {
       const mail = /\S+@\S+/.exec(about)?.[0];
       const isOf = (part) =>
@@ -89,11 +104,28 @@ function prepareSuggestions(input) {
     });
     list.replaceChildren(...options);
   };
-  input.addEventListener('input', () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => void show(), 200);
+}
+
+/** Returns a function that shows a page below the search. The arrow keys lead through its links, Escape closes it. */
+function prepareSearch(input) {
+  const { form } = input;
+  const panel = document.createElement('div');
+  Object.assign(panel, { className: 'panel', role: 'status', hidden: true });
+  form.append(panel);
+  form.addEventListener('keydown', (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1, Escape: 0 }[event.key];
+    if (panel.hidden || step === undefined) return;
+    event.preventDefault();
+    panel.hidden = step === 0;
+    const stops = [input, ...panel.querySelectorAll('a')];
+    stops.at(step && (stops.indexOf(document.activeElement) + step) % stops.length).focus();
   });
-  input.addEventListener('focus', () => void show(), { once: true });
+  // In Safari a click focuses no link, and must not close the panel before it opens the link.
+  form.addEventListener('focusout', ({ relatedTarget: to }) => (panel.hidden ||= to !== null && !form.contains(to)));
+  return (page) => {
+    panel.replaceChildren(...(page?.querySelectorAll('main > :not(.heading)') ?? []));
+    panel.hidden = !page || document.activeElement !== input;
+  };
 }
 
 /** A day of one's own stands for the days to choose from. */
@@ -277,7 +309,7 @@ on('click', 'data-dialog', async (link, event) => {
   try {
     const page = await load(link.href);
     const dialog = document.createElement('dialog');
-    dialog.setAttribute('aria-labelledby', 'dialog-title');
+    dialog.setAttribute('aria-labelledby', 'dialog-heading');
     dialog.link = link;
     dialog.addEventListener('close', () => (dialog.remove(), link.focus()));
     document.body.append(dialog);
@@ -291,7 +323,7 @@ on('click', 'data-dialog', async (link, event) => {
 /** Shows the heading, the messages and the form of a page in a dialog. */
 function fill(dialog, page) {
   const [content, heading] = ['article', 'h2'].map((name) => document.createElement(name));
-  heading.id = 'dialog-title';
+  heading.id = 'dialog-heading';
   heading.textContent = page.querySelector('h1').textContent;
   const form = page.querySelector('main form');
   prefixIds(form);

@@ -14,7 +14,7 @@ import { CompanyCreate, CompanyFilters, CompanyPatch, companyTable, type Company
 import { pageNumberIn, queryText, search, text, ask, filledIn, idsIn, type Fields } from '../base/requests.ts';
 import { pathWith, html, startOf, readDay, date, moment, when, panel, plainList, link } from '../base/html.ts';
 import { count, counted, type Html, type PictureName } from '../base/html.ts';
-import { fieldWord, countryName, verification, mailLink, contactPhone } from '../base/words.ts';
+import { fieldWord, countryName, verification, mailLink, contactPhone, plain } from '../base/words.ts';
 import { listNames, type ListName } from '../../queries/crm/lists.ts';
 import { canonicalId } from '../../text/ids.ts';
 import { findUnstorableText } from '../../text/json.ts';
@@ -360,6 +360,18 @@ export const peoplePath = (...ids: readonly string[]): string => pathWith(path, 
 
 const peopleLink = ({ id, contacts }: Company & Partial<CompanyCounts>): Html =>
   when(contacts, link(upTo(contacts), peoplePath(id)));
+
+/** Returns the newest companies, then the newest contacts, that a search finds: at most `limit` of each. */
+export async function findByText(request: FastifyRequest, given: string, limit: number) {
+  const find = async (kind: RecordKind) => {
+    const { rows } = await ask(request, kind.list, { filters: { search: given }, paginate: { limit } });
+    return rows.map((row) => {
+      const about = [plain(kind.noun), aboutOf(kind, row)].filter(Boolean).join(' · ');
+      return { kind, row, name: kind.nameOf(row), path: `${kind.path}/${row.id}`, about };
+    });
+  };
+  return given === '' ? [] : (await Promise.all([find(companyKind), find(contactKind)])).flat();
+}
 
 export const companyKind: RecordKind<Company & Partial<CompanyCounts>> = {
   object: 'companies',

@@ -1,7 +1,7 @@
 import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
 import { undoButton, doneNotice, filters, numberedPager, labelled, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, withoutNotice, type Choice } from '../base/forms.ts';
-import { queryText, customName, isAdmin, queryOf, ask, text, passing, required, lookUp } from '../base/requests.ts';
+import { queryText, customName, isAdmin, queryOf, ask, text, required, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
@@ -10,9 +10,9 @@ import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
 import { forMembers, addPage, formRoutes, question, type FormPage, type Page } from '../base/layout.ts';
 import { when, notice, empty, table, searchBox, linkButton, html, count, pathWith, someNames } from '../base/html.ts';
-import { link, dialogLink, buttons, type Html, type Column } from '../base/html.ts';
+import { link, dialogLink, buttons, plainList, twoLines, type Html, type Column } from '../base/html.ts';
 import { addressOf, filtersOf, parametersOf, requestOf, sortsOf, viewOf, listChoices, companyKind } from './kinds.ts';
-import { aboutOf, contactKind, readInOrder } from './kinds.ts';
+import { aboutOf, contactKind, findByText, readInOrder } from './kinds.ts';
 import type { View, FilterControl, RecordColumn, RecordKind, ShownRecord } from './kinds.ts';
 import { declaredFor, usersOf } from './editor.ts';
 import { Type } from '@sinclair/typebox';
@@ -47,23 +47,19 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
     const filters = filtersOf(kind.controls, view);
     const { list, of = '' } = view.values;
     const companies = of.split('.').flatMap((id) => canonicalId(id) ?? []);
-    const [page, matches, others, lists, users, views, ofList, employers] = await Promise.all([
+    const [page, matches, lists, users, views, ofList, employers] = await Promise.all([
       ask(request, kind.list, requestOf(kind, view, pageRows)),
       ask(request, kind.countUpTo, filters, maxCounted),
-      othersFound(request, kind, view),
       kind.object === 'contacts' ? listChoices(request, list) : [],
       usersOf(request),
       viewLinks(request, kind.object, parametersOf(view)),
       list === undefined ? undefined : headingOf?.(request, list),
       readInOrder(request, companyKind, companies.slice(0, maxNamed)),
     ]);
-    // The search beside each page leads to the one record that it finds.
-    const [only, ...further] = queryText(request, 'find') !== '' && view.values['search'] ? page.rows : [];
-    if (only && further.length === 0 && matches === 1 && others === '') return `${path}/${only.id}`;
     const { none: noneInList, ...shown } = ofList ?? {};
     const names = someNames(employers.map(companyKind.nameOf), maxNamed, companies.length);
     const { userId: me } = request.caller;
-    const known = { lists, users, me, others, employers: names, ...(ofList && list && { list }) };
+    const known = { lists, users, me, employers: names, ...(ofList && list && { list }) };
     const chosen = await readInOrder(request, kind, view.ids);
     const found = [...chosen, ...page.rows.filter(({ id }) => !view.ids.includes(id))];
     const rows = (await kind.withCounts?.(request, found)) ?? found;
@@ -84,14 +80,30 @@ export function recordList(app: FastifyInstance, builtIn: RecordKind, headingOf?
   });
 }
 
-/** Returns a link to the records of the other kind that a search finds. The search beside each page begins with contacts. */
-async function othersFound(request: FastifyRequest, { object }: RecordKind, { values }: View): Promise<Html> {
-  const { search, list } = values;
-  if (search === undefined || list !== undefined) return '';
-  const other: RecordKind = object === 'contacts' ? companyKind : contactKind;
-  const found = await ask(request, other.countUpTo, { search }, maxBatchItems).catch(passing('unavailable', 0));
-  const text = `${numberOf(found, maxBatchItems)} ${found === 1 ? other.noun : other.title.toLowerCase()}`;
-  return when(found > 0, link(text, pathWith(other.path, { search })));
+/** Maximum number of contacts, and of companies, that the search beside each page shows. */
+const mostFound = 5;
+
+/** Adds the page of the search beside each page, whose script shows it there. A sent one (`find`) leads to all it finds. */
+export function searchPage(app: FastifyInstance): void {
+  addPage(app, '/search', forMembers, async (request) => {
+    const { search } = viewOf(contactKind, queryOf(request)).values;
+    if (search === undefined) return contactKind.path;
+    const rows = await findByText(request, search, mostFound);
+    if (rows.length === 1 && queryText(request, 'find') !== '') return rows[0]!.path;
+    const create = linkButton('New contact', `${contactKind.path}/new`);
+    const none = empty('Nothing is found', `The search looks at ${contactKind.searched}.`, 'search', create);
+    const found = rows.map(({ name, path, about }) => {
+      const named = html`<a data-name="${about}" href="${path}">${name}</a>`;
+      return html`<span>!${twoLines(named, html`${about}`)}</span>`;
+    });
+    const all = [contactKind, companyKind].map(({ title, path }) => link(title, pathWith(path, { search })));
+    const body = rows.length === 0 ? none : plainList(found, '');
+    return {
+      title: `Search for “${search}”`,
+      body: html`!${body}
+        <p>Look further in: !${all.join(' · ')}</p>`,
+    };
+  });
 }
 
 function doneText(request: FastifyRequest, { noun, title }: RecordKind): Html {
@@ -132,10 +144,10 @@ function withCustomColumns(kind: RecordKind, declared: readonly DeclaredField[])
 }
 
 /**
- * What a view refers to. `others`: a link to records of the other kind; `employers`: names of the companies whose
- * contacts are shown; `list`: the list whose page this is.
+ * What a view refers to. `employers`: names of the companies whose contacts are shown; `list`: the list whose page this
+ * is.
  */
-type Known = Record<'me' | 'others' | 'employers', string> & {
+type Known = Record<'me' | 'employers', string> & {
   lists: readonly ListName[];
   users: readonly User[];
   list?: string;
@@ -182,10 +194,11 @@ function chips({ path, noun, controls }: RecordKind, view: View, known: Known): 
   );
   const free = controls.filter(({ name, control }) => control === 'text' && filtered[name] === undefined);
   const beside = free.map(({ name, label }) => link(label, at({ ...filtered, [name]: search! })));
-  const elsewhere = [...beside, known.others].filter(Boolean);
+  const other: RecordKind = path === contactKind.path ? companyKind : contactKind;
+  const elsewhere = [...beside, link(other.title, pathWith(other.path, { search }))];
   if (used.length === 0 && search === undefined) return '';
   return html`<ul class="chips">
-    !${when(search && elsewhere.length > 0, html`<li>Look for “${search}” in: !${elsewhere.join(' · ')}</li>`)}
+    !${when(search, html`<li>Look for “${search}” in: !${elsewhere.join(' · ')}</li>`)}
     !${used.map(({ name, label, control }) => {
       const { [name]: value = '', ...values } = view.values;
       const found = choicesOf(control, known, value).find(([one]) => one === value)?.[1] ?? value;

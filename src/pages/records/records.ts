@@ -1,4 +1,4 @@
-import { savedViews, pageRows, recordList, nameOfView } from './record-list.ts';
+import { savedViews, pageRows, recordList, nameOfView, searchPage } from './record-list.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { forMembers, addAction, formRoutes, urlOf, memberDeletes, withUndo, jobPath } from '../base/layout.ts';
 import { backPath, type FormPage } from '../base/layout.ts';
@@ -7,9 +7,8 @@ import { readForm, sentEarlier, fieldsOf, text, idsIn, queryOf, sentText, notSen
 import { queryText, required, ask, passing, once, startOnce, priceFor, isAdmin } from '../base/requests.ts';
 import { requireValid, customName, invalid, requireCurrent, type Fields, type Refused } from '../base/requests.ts';
 import { idOf, lookUp, type Faults } from '../base/requests.ts';
-import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons } from '../base/html.ts';
-import { pager, quiet, moment, today, count, counted, someNames, linkButton, type Html } from '../base/html.ts';
-import { sideBySide } from '../base/html.ts';
+import { when, facts, panel, workplace, pathWith, dialogLink, html, folded, buttons, pager } from '../base/html.ts';
+import { quiet, moment, today, count, counted, someNames, linkButton, sideBySide, type Html } from '../base/html.ts';
 import { verification, fieldWord, countryName, mailLink, phoneLink, webLink, customValue } from '../base/words.ts';
 import { priceOf } from '../base/words.ts';
 import { requestOf, viewOf, readInOrder, addressOf, parametersOf, listChoices, companyKind } from './kinds.ts';
@@ -168,6 +167,7 @@ export async function records(app: FastifyInstance): Promise<void> {
   addPages(app, contactKind, listHeading);
   addPages(app, companyKind);
   savedViews(app);
+  searchPage(app);
 
   // Adds contacts to a list by hand, or takes them out.
   addAction(app, '/contacts/lists', forMembers, async (request) => {
