@@ -11,7 +11,7 @@ import type { Change } from '../schemas/events.ts';
 import type { Import } from '../schemas/imports.ts';
 import { finalStatuses, allJobs, pools, type Job } from '../schemas/jobs.ts';
 import { titleOf } from './import-upload.ts';
-import { newTask, taskSections } from './records/activities.ts';
+import { newTask, tasksNotice, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
 import { form, hidden } from './base/forms.ts';
 import { lookUp, search, isAdmin, sentText, ask } from './base/requests.ts';
@@ -57,7 +57,8 @@ export async function start(app: FastifyInstance): Promise<void> {
         <a href="/app/companies">${counted(firms, 'company', 'companies')}</a> ·
         <a href="/app/credits">${count(credits.subscription.balance)} credits</a> to unlock prospects,
         ${count(credits.verification.balance)} to verify`,
-      actions: when(!isNew, newTask),
+      actions: when(!isNew, newTask('/app')),
+      done: await tasksNotice(request),
       isLive: running.isLive,
       body: workplace(
         html`!${tasks} !${deals}`,

@@ -38,14 +38,17 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   const ada = await makeContact();
   await make(customer, '/contacts', contactBody({ first_name: 'Anne', last_name: 'Lovelace' }));
   const path = '/app/activities/new';
-  for (const page of ['/app', '/app/activities']) expect((await admin.get(page)).body).toContain(`href="${path}"`);
+  for (const page of ['/app', '/app/activities']) expect((await admin.get(page)).body).toContain(`href="${path}?back`);
   const form = await admin.get(path);
   expect(textOf(form)).toMatch(/^New task .* Create the task/);
   expect(form.body.match(/name="type" value="\w+"/g)).toEqual(['name="type" value="task"']);
-  const add = (about: string) => write(path, { about, type: 'task', title: 'Call', due_on: '' });
+  expect(textOf(form)).toMatch(/About \* .* Title \* /);
+  const add = (about: string, title = 'Call') => write(path, { about, type: 'task', title, due_on: '' });
   expect(textOf(await add('Nobody'))).toContain('No contact or company is found by “Nobody”.');
-  expect(textOf(await add('Lovelace'))).toContain('Choose below which one “Lovelace” is');
-  expect(textOf(await add('Anne'))).toMatch(/Which one Anne Lovelace · \S+@\S+/);
+  const several = await add('Lovelace', '');
+  expect(textOf(several)).toMatch(/Choose one of those found by “Lovelace”, .* Write what is to be done\./);
+  expect(several.body.match(/id="\w+" name="(?:about|which|title)"[^>]*aria-invalid/g)).toHaveLength(2);
+  expect((await add('Anne')).status).toBe(303);
   const made = await admin.get((await add('ada lovelace')).location!);
   expect(made.location).toBe(`/app/contacts/${ada}?done=planned`);
   expect(await activitiesOf({ contact_id: ada })).toMatchObject([{ type: 'task', title: 'Call' }]);
@@ -58,13 +61,30 @@ test('a new task asks which one of several with the same name is meant, and tell
   const sent = { about: 'Ada Lovelace', type: 'task', title: 'Call', due_on: '' };
   const asked = await write('/app/activities/new', sent);
   expect(textOf(asked)).toMatch(
-    /Which one please choose (?=.*Ada Lovelace · a@x\.example)(?=.*Ada Lovelace · b@x\.example)/,
+    /Which one please choose (?=.*Ada Lovelace · Contact · a@x\.example)(?=.*Ada Lovelace · Contact · b@x\.example)/,
   );
   const made = await write('/app/activities/new', { ...sent, which: second });
   expect((await admin.get(made.location!)).location).toBe(`/app/contacts/${second}?done=planned`);
   const grace = await make(customer, '/contacts', contactBody({ first_name: 'Grace', last_name: 'Hopper' }));
   const corrected = await write('/app/activities/new', { ...sent, about: 'Grace Hopper', which: second });
   expect((await admin.get(corrected.location!)).location).toContain(grace);
+});
+
+test('a new task leads back to the page of tasks that it came from, which names its record and offers an undo', async () => {
+  const ada = await makeContact();
+  const back = '/app/activities?who=all';
+  const [, form] = /href="([^"]+)"[^>]*>New task/.exec((await admin.get(back)).body)!;
+  const path = form!.replaceAll('&#61;', '=');
+  const sent = { about: 'Ada', type: 'task', title: 'Call', due_on: '' };
+  const made = await admin.submit(path, sent, path);
+  expect(made.location).toMatch(/^\/app\/activities\?who=all&done=created&made=/);
+  const page = await admin.get(made.location!);
+  expect(textOf(page)).toMatch(/“Call” is created, about Ada Lovelace\s?\. Undo /);
+  expect(page.body).toContain(`href="/app/contacts/${ada}"`);
+  const [{ id }] = await activitiesOf({ contact_id: ada });
+  const edit = textOf(await admin.get(`/app/activities/${id}/edit`));
+  expect(edit).toMatch(/^Change Call .* Ada Lovelace .* Save the task Cancel$/);
+  expect(edit).not.toContain('Meeting');
 });
 
 test('a task has a day and a person, stands above the timeline, is completed by a box once, and is opened again', async () => {

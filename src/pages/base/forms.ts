@@ -18,7 +18,7 @@ export function pageOf<Row>(request: FastifyRequest, all: readonly Row[], size: 
 }
 
 function addressAt(request: FastifyRequest, place: Record<string, string>, path = request.url.split('?')[0]!): string {
-  const { page: _page, cursor: _cursor, find: _find, ...query } = queryOf(request);
+  const { page: _page, cursor: _cursor, made: _made, ...query } = queryOf(request);
   const { done: _done, change: _change, were: _were, ...filters } = query;
   return pathWith(path, { ...filters, ...place });
 }
@@ -62,7 +62,7 @@ export function doneNotice(request: FastifyRequest, given: Readonly<Record<strin
 /** Returns the parameters of an address without those that tell what was done. */
 export function withoutNotice(query: string): URLSearchParams {
   const rest = new URLSearchParams(query);
-  for (const name of ['done', 'n', 'more', 'change', 'were']) rest.delete(name);
+  for (const name of ['done', 'n', 'more', 'change', 'were', 'made']) rest.delete(name);
   return rest;
 }
 

@@ -4,18 +4,19 @@ import { ActivityCreate, ActivityPatch, activityTypes, type Activity } from '../
 import { canonicalId, etagOf } from '../../text/ids.ts';
 import { forMembers, addPage, addAction, withUndo, ownPath, backPath, urlOf } from '../base/layout.ts';
 import type { Answer, Page } from '../base/layout.ts';
-import { form, controlsFor, choices, cursorPager, differing, filterChoice, filters } from '../base/forms.ts';
-import { formFaults, tick, hidden, type Choice } from '../base/forms.ts';
-import { ask, once, write, fieldsOf, text, linesIn, asSentBack, queryText, sentText } from '../base/requests.ts';
+import { doneNotice, undoButton, form, controlsFor, choices, cursorPager, differing } from '../base/forms.ts';
+import { filterChoice, filters, formFaults, tick, hidden, type Choice } from '../base/forms.ts';
+import { ask, lookUp, once, write, fieldsOf, text, linesIn, asSentBack, queryText } from '../base/requests.ts';
+import { sentText } from '../base/requests.ts';
 import { notSent, passing, refusalOf, requireValid, type Fields, type Faults, type Refused } from '../base/requests.ts';
 import { when, sideBySide, pager, pathWith, quiet, dialogLink, link, html, dayIn, dayOf } from '../base/html.ts';
-import { linkButton, submit } from '../base/html.ts';
+import { linkButton, notice, submit } from '../base/html.ts';
 import { readDay, startOf, endOf, today, moment, day, shortDay, type Html, type Day } from '../base/html.ts';
 import { activityWords, contactPhone } from '../base/words.ts';
-import { editor, requireRecord, usersOf, userChoices, contactSuggestions, type Draft } from './editor.ts';
+import { editor, requireRecord, usersOf, userChoices, recordSuggestions, type Draft } from './editor.ts';
 import type { User } from '../../schemas/accounts.ts';
 import type { Contact } from '../../schemas/contacts.ts';
-import { aboutOf, companyKind, contactKind, type RecordKind, type References } from './kinds.ts';
+import { findByText, type References } from './kinds.ts';
 import { fold } from '../../text/fold.ts';
 import type { TakenBack } from '../../queries/history/undo-state.ts';
 import { readTimeline, type NamedRecord } from '../../queries/history/timeline.ts';
@@ -53,21 +54,22 @@ export async function activities(app: FastifyInstance): Promise<void> {
   editor<Activity>(app, {
     path,
     noun: 'activity',
-    newNoun: 'task',
+    nounOf: (stored) => activityWords[stored?.type ?? 'task'].word.toLowerCase(),
     schemas: { create: ActivityCreate, patch: ActivityPatch },
     about: requireActivity,
     nameOf: ({ type, title }) => title || `this ${activityWords[type].word.toLowerCase()}`,
-    bodyOf: (request, stored) => (stored ? activityOf(request, stored) : newActivityOf(request)),
+    bodyOf: (request, stored) => (stored ? activityOf(request, stored) : newTaskOf(request)),
     controls: async ({ stored, sent, faults, isConflict }, request) => {
       const draft = sent ?? (stored ? draftOf(stored) : { type: 'task', assigned_to: request.caller.userId });
       const theirs = stored && sent && isConflict ? differing(draftOf(stored), sent) : {};
       const more = { faults, theirs, ...(!stored && { about: {} }) };
       const { input, choice } = controlsFor(draft, faults, {}, ['about']);
-      const isAsked = !stored && sent && (faults['about'] || text(sent, 'which') !== '');
-      const which = isAsked ? (await foundAbout(request)).found.map(({ id, label }): Choice => [id, label]) : [];
-      const controls = html`!${when(!stored, input('about', 'About', { hint: 'A contact or a company: its name or its e-mail address.', more: contactSuggestions }))}
-      !${when(which.length > 0, choice('which', 'Which one', which.length === 1 ? which : [['', 'please choose'], ...which]))}
-      !${activityControls(draft, await usersOf(request), more, stored ? activityTypes : ['task'])}`;
+      const isAsked = !stored && sent && (faults['which'] || text(sent, 'which') !== '');
+      const { offered } = isAsked ? await foundAbout(request) : { offered: [] };
+      const which = offered.map(({ row, name, about }): Choice => [row.id, `${name} · ${about}`]);
+      const controls = html`!${stored ? html`<p>!${await aboutText(request, stored)}</p>` : input('about', 'About', { hint: 'A contact or a company: its name or its e-mail address.', more: recordSuggestions })}
+      !${when(which.length > 0, choice('which', 'Which one', [['', 'please choose'], ...which]))}
+      !${activityControls(draft, await usersOf(request), more, stored && stored.type !== 'task' ? activityTypes : ['task'])}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });
       return html`<div class="card composer">!${controls} !${remove ? dialogLink('Delete', remove) : ''}</div>`;
     },
@@ -80,40 +82,47 @@ export async function activities(app: FastifyInstance): Promise<void> {
   });
 }
 
-/** Opens the form of a new task about a record that the form asks for. */
-export const newTask: Html = linkButton('New task', `${path}/new`, '', 'data-dialog');
+/** Opens the form of a new task about a record that the form asks for. It leads back to this path. */
+export const newTask = (back: string) => linkButton('New task', pathWith(`${path}/new`, { back }), '', 'data-dialog');
+
+/** Returns what was done last on a page of tasks. Names the record of a task that was created, which may be far below. */
+export async function tasksNotice(request: FastifyRequest): Promise<Html> {
+  const id = canonicalId(queryText(request, 'made'));
+  const [task] = id ? await lookUp(request, findActivities, [id]) : [];
+  if (!task) return doneNotice(request);
+  const more = html`!${await aboutText(request, task)}. !${undoButton(request)}`;
+  return notice(`“${shortOf(task)}” is created, about`, 'good', more);
+}
+
+async function aboutText(request: FastifyRequest, task: Activity): Promise<Html> {
+  return partsOf(task, { users: [], names: await namedRecords(request, subjectsOf([task])) }).join(', ');
+}
 
 const mostFound = 25;
 
 /** Finds the contacts and companies that a new task may be about, by their names, and the one that it is about. */
 async function foundAbout(request: FastifyRequest) {
   const given = sentText(request, 'about').trim();
-  const search = async (kind: RecordKind) => {
-    const { rows } = await ask(request, kind.list, { filters: { search: given }, paginate: { limit: mostFound } });
-    return rows.map((row) => {
-      const names = [kind.nameOf(row), kind.about(row)[0] ?? ''] as const;
-      return { ...kind.workplace(row), id: row.id, names, label: `${names[0]} · ${aboutOf(kind, row) || kind.noun}` };
-    });
-  };
-  const kinds: RecordKind[] = given === '' ? [] : [contactKind, companyKind];
-  const found = (await Promise.all(kinds.map(search))).flat();
-  const exact = found.filter(({ names }) => names.some((name) => fold(name) === fold(given)));
+  const found = await findByText(request, given, mostFound);
+  const isExact = (text: string | null | undefined) => fold(text ?? '') === fold(given);
+  const exact = found.filter(({ kind, row, name }) => isExact(name) || isExact(kind.about(row)[0]));
+  const offered = exact.length > 0 ? exact : found;
   // With so many, others may have the same name.
-  const only = exact.length === 1 && found.length < mostFound ? exact : [];
-  const offered = exact.length > 1 ? exact : found;
-  const one = only[0] ?? offered.find(({ id }) => id === sentText(request, 'which'));
-  return { given, one, found: offered };
+  const isSure = offered.length === 1 && found.length < mostFound;
+  const one = offered.find(({ row }) => isSure || row.id === sentText(request, 'which'));
+  return { given, one, offered };
 }
 
-/** Reads the form of a new activity that is not on the page of a record, but names the contact or company. */
-async function newActivityOf(request: FastifyRequest): Promise<Draft> {
-  const { body, faults = [] } = activityOf(request, undefined);
-  const { given, one, found } = await foundAbout(request);
-  if (one) return { body: { ...body, ...one.about }, faults };
+/** Reads the form of a new task that is not on the page of a record, but names the contact or company. */
+async function newTaskOf(request: FastifyRequest): Promise<Draft> {
+  const { body } = activityOf(request, undefined);
+  const { given, one, offered } = await foundAbout(request);
+  const faults = 'title' in body && body.title === '' ? [{ path: '/title', message: 'write what is to be done' }] : [];
+  if (one) return { body: { ...body, ...one.kind.workplace(one.row).about }, faults };
   const none = given === '' ? 'name a contact or a company' : `no contact or company is found by “${given}”`;
-  const several = `choose below which one “${given}” is, or write more words of it`;
-  const message = found.length === 1 ? 'is it the one below? Then press the button again' : several;
-  return { body, faults: [...faults, { path: '/about', message: found.length > 0 ? message : none }] };
+  const several = `choose one of those found by “${given}”, or write more words above`;
+  const fault = offered.length === 0 ? { path: '/about', message: none } : { path: '/which', message: several };
+  return { body, faults: [fault, ...faults] };
 }
 
 function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): string {
@@ -121,13 +130,15 @@ function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): str
   return contact_id !== null ? `/app/contacts/${contact_id}` : `/app/companies/${company_id}`;
 }
 
-type TaskPatch = (task: Activity) => object | undefined;
-
 /**
  * Changes a task unless it is so already. Returns the path that tells it, with an undo if this request has changed it:
  * of a double click, only the first does.
  */
-async function changeTask(request: FastifyRequest, told: string, patchOf: TaskPatch): Promise<string> {
+async function changeTask(
+  request: FastifyRequest,
+  told: string,
+  patchOf: (task: Activity) => object | undefined,
+): Promise<string> {
   const task = await requireActivity(request);
   const patch = patchOf(task);
   if (patch === undefined) return told;
@@ -205,7 +216,7 @@ function activityControls(
   const type = text(fields, 'type') || 'note';
   const assignees = userChoices(users, theirs['assigned_to'] ?? text(fields, 'assigned_to'));
   const storedType = activityTypes.find((one) => one === theirs['type']);
-  const { input, area, choice } = controlsFor(fields, faults, theirs);
+  const { input, area, choice } = controlsFor(fields, faults, theirs, about && types.length === 1 ? ['title'] : []);
   const day = { type: 'date', more: '' };
   const title = input('title', 'Title');
   const hasTitle = text(fields, 'title') !== '' || 'title' in theirs;
@@ -229,9 +240,7 @@ function activityControls(
     </details>`;
 }
 
-const tasksShown = 50;
-
-const tasksOfPart = 15;
+const [tasksShown, tasksOfPart] = [50, 15];
 
 const lastDay = (): Day => dayIn(7);
 
@@ -275,7 +284,6 @@ export async function taskSections(
   const rowsOf = Object.fromEntries(parts.map((part, i) => [part, found[i]!.rows]));
   const names = await namedRecords(request, subjectsOf(Object.values(rowsOf).flat()));
   const isIdle = !isOne && !rowsOf['overdue']?.length && !rowsOf['today']?.length;
-  const none = isOne ? 'None.' : 'Nothing is due. Set a task on the page of a contact, a company or an opportunity.';
   const shown = { users: who === undefined ? users : [], names, back };
   return html`!${parts.map((part, i) => {
     const { rows, nextCursor } = found[i]!;
@@ -283,7 +291,7 @@ export async function taskSections(
     if (rows.length === 0 && !isOne && !(isIdle && part === 'today')) return next;
     const all = pathWith(path, { who: who ?? 'all', show: part });
     return html`<h2>${taskParts[part]![0]}</h2>
-      !${rows.length === 0 ? quiet(none) : taskList(rows, shown)}
+      !${rows.length === 0 ? quiet(isOne ? 'None.' : 'Nothing is due.') : taskList(rows, shown)}
       !${isOne ? cursorPager(request, nextCursor) : when(nextCursor, html`<p><a href="${all}">All of these</a></p>`)}
       !${next}`;
   })}`;
@@ -301,7 +309,8 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
   const of = { who, users, back: pathWith(path, { who: given, show }) };
   return {
     title: 'Tasks',
-    actions: newTask,
+    done: await tasksNotice(request),
+    actions: newTask(of.back),
     body: html`!${filters(
       path,
       html`!${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
@@ -392,6 +401,7 @@ const taskList = (tasks: readonly Activity[], shown: Shown): Html =>
         !${doneBox(task, shown.back)}
         <div>
           <span class="what">${task.title || task.body}</span>
+          !${when(task.title && task.body, html`<span class="quiet">${task.body.slice(0, 120)}</span>`)}
           <span class="quiet">!${parts.join(' · ')}</span>
         </div>
         !${moves(task, shown.back)}
@@ -403,7 +413,7 @@ const shortOf = ({ title, body }: Activity): string => title || body.slice(0, 80
 
 function moves(task: Activity, back: string): Html {
   const due = task.due_at && dayOf(task.due_at);
-  const days = quickDays().filter(([day], i) => i > 0 && task.done_at === null && day !== due);
+  const days = quickDays().filter(([day], i) => task.done_at === null && day !== due && (i > 0 || (due && due < day)));
   const buttons = days.map(([day, label]) => {
     const spoken = `${label}: ${shortOf(task)}`;
     return html`<button class="link" name="day" value="${day}" aria-label="${spoken}">${label.split(' (')[0]!}</button>
@@ -418,7 +428,7 @@ function dueText({ due_at, done_at }: Activity): Html {
   return html`<span class="${when(done_at === null && dayOf(due_at) < today(), 'late')}">due !${day(due_at)}</span>`;
 }
 
-function partsOf(one: Activity, { users, names }: Shown): Html[] {
+function partsOf(one: Activity, { users, names }: Pick<Shown, 'users' | 'names'>): Html[] {
   const user = users.find(({ id }) => id === one.assigned_to);
   const links = references.flatMap((member) => names.get(one[member] ?? '') ?? []).map((found) => recordLink(found));
   return user ? [...links, html`${user.name}`] : links;

@@ -7,21 +7,12 @@ import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/reco
 import { etagOf, canonicalId } from '../../text/ids.ts';
 import { pointerTo } from '../../text/json.ts';
 import { compile } from '../../validation/validator.ts';
-import { forMembers, urlOf, withUndo, formRoutes, question, type PageAccess, type FormPage } from '../base/layout.ts';
+import { forMembers, urlOf, backPath, withUndo, formRoutes, question } from '../base/layout.ts';
+import type { PageAccess, FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
-import {
-  requireValid,
-  text,
-  asSentBack,
-  unchanged,
-  conflictText,
-  customName,
-  keyOf,
-  queryText,
-  ask,
-} from '../base/requests.ts';
-import type { Fields, Refused } from '../base/requests.ts';
+import { requireValid, text, asSentBack, unchanged, conflictText, customName, keyOf } from '../base/requests.ts';
+import { queryText, ask, type Fields, type Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
@@ -39,8 +30,8 @@ import type { User } from '../../schemas/accounts.ts';
 interface Editable<Row> {
   path: string;
   noun: string;
-  /** Noun in the title of the form for a new record. Default: `noun`. */
-  newNoun?: string;
+  /** Returns the noun of a record, or of a new one. Default: `noun`. */
+  nounOf?: (row: Row | undefined) => string;
   schemas: { create: object; patch: object };
   about: (request: FastifyRequest) => Promise<Row>;
   nameOf: (row: Row) => string;
@@ -87,7 +78,7 @@ type BodyIn = (sql: Transaction) => Promise<never>;
  * form again.
  */
 export function editor<Row extends { id: string }>(app: FastifyInstance, kind: Editable<Row>): void {
-  const { path, noun, newNoun = noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
+  const { path, noun, nounOf = () => noun, about, remove, access = forMembers, tagOf = etagOf } = kind;
   const below = path.replace('/app', '');
   // `in` is the list from which the user came to the record.
   const backOf = kind.back ?? (({ id }: Row, request) => pathWith(`${path}/${id}`, { in: queryText(request, 'in') }));
@@ -100,6 +91,8 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
       const bodyIn = await read(request, kind.schemas.create);
       if (typeof bodyIn !== 'function') return bodyIn;
       const id = await once(request, async (sql) => kind.create(sql, customerId, await bodyIn(sql), userId));
+      const told = { done: id === undefined ? 'sent' : 'created', made: id };
+      if (queryText(request, 'back') !== '') return withUndo(request, pathWith(backPath(request, path), told));
       return id === undefined ? `${path}?done=sent` : `${path}/${id}?done=created`;
     },
   });
@@ -124,7 +117,7 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   if (!remove) return;
   question(app, `${below}/:id/delete`, access, {
     about,
-    title: `Delete the ${noun}`,
+    title: (found) => `Delete the ${nounOf(found)}`,
     text: (found, request) => kind.question?.(found, request) ?? '',
     back: backOf,
     refusal: 'Keep it',
@@ -170,16 +163,16 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
     const etag = stored && (!sent || isConflict) ? tagOf(stored) : sentText(request, 'etag');
     return {
       refused: shown,
-      ...(stored && { action: urlOf(request) }),
+      ...((stored ?? queryText(request, 'back')) && { action: urlOf(request) }),
       ...(refused.doubt && { above: refused.doubt }),
       ...(isGone && { above: html`<p><a href="/app/deleted">Restore it</a>, then save what this form shows.</p>` }),
-      title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${newNoun}`,
+      title: stored ? `Change ${kind.nameOf(stored)}` : isGone ? `A deleted ${noun}` : `New ${nounOf(stored)}`,
       body: html`!${stored ? hidden({ etag }) : ''}
         !${await kind.controls({ ...shown, stored, sent, isConflict }, request)}
         <div class="buttons stay">
-          !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${isNew ? `Create the ${newNoun}` : `Save the ${noun}`}</button>`}
+          !${refused.doubt ? html`!${hidden({ doubt: etagOf({ doubt: refused.doubt }) })} <button>Save it all the same</button>` : html`<button name="do" value="save">${isNew ? 'Create' : 'Save'} the ${nounOf(stored)}</button>`}
           !${kind.buttons ?? ''}
-          !${linkButton('Cancel', stored ? backOf(stored, request) : path, 'secondary outline', 'data-close')}
+          !${linkButton('Cancel', stored ? backOf(stored, request) : backPath(request, path), 'secondary outline', 'data-close')}
         </div>`,
       attributes: 'data-keep',
     };
@@ -488,6 +481,8 @@ const suggestionsOf = (table: string): Html =>
 export const companySuggestions = suggestionsOf('companies');
 
 export const contactSuggestions = suggestionsOf('contacts');
+
+export const recordSuggestions = suggestionsOf('search');
 
 export const userChoices = (users: readonly User[], chosen: string): Choice[] => [
   ['', 'nobody'],
