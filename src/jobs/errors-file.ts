@@ -212,7 +212,7 @@ function leftOutText(left: readonly string[]): string {
   const names = left.slice(0, maxNamed).map((key) => JSON.stringify(key.slice(0, 100)));
   const others = left.length > maxNamed ? ` and ${left.length - maxNamed} more` : '';
   const [columns, are] = left.length === 1 ? ['column', 'is'] : ['columns', 'are'];
-  return `the ${columns} ${names.join(', ')}${others} ${are} left out: nothing says what to read`;
+  return `the ${columns} ${names.join(', ')}${others} ${are} left out: no field is chosen for ${left.length === 1 ? 'it' : 'them'}`;
 }
 
 const maxNamed = 50;
