@@ -35,9 +35,11 @@ export interface DetailedPreview extends ImportPreview {
   columns: PreviewColumn[];
   /** Lines of the first records that name the same stored record. */
   repeatedLines: number[][];
+  /** Number of the first records that were read. */
+  read: number;
   /** Number of the first records that lack the value by which the import finds stored records. */
   unmatched: number;
-  /** Number of these that could be created. */
+  /** Number of these that have no such value, not even a wrong one, and could be created. */
   creatable: number;
   /** Number of e-mail addresses that stored contacts share with the first records, though all are created anew. */
   known: number;
@@ -74,6 +76,7 @@ export async function previewImport(
     repeated: 0,
     columns: [],
     repeatedLines: [],
+    read: 0,
     unmatched: 0,
     creatable: 0,
     known: 0,
@@ -97,7 +100,9 @@ export async function previewImport(
     preview.repeatedLines = findRepeated(planned);
     preview.repeated = preview.repeatedLines.length;
     const lacking = planned.filter(({ item }) => lacks(item, found.match)).map(({ record }) => record);
-    const anew = await planRecords({ ...found, mode: 'create', match: null, dry_run: true }, lacking);
+    const empty = lacking.filter(({ warnings }) => warnings.every(({ path }) => path !== `/${found.match}`));
+    const anew = await planRecords({ ...found, mode: 'create', match: null, dry_run: true }, empty);
+    preview.read = planned.length;
     preview.unmatched = lacking.length;
     preview.creatable = anew.filter(({ item }) => !(item instanceof DomainError)).length;
     if (isTried && planned.length > 0 && seesRecords(visible, found.object) && found.mode !== 'create')

@@ -9,8 +9,8 @@ import { ask, placeIn, notSent, requireValid, refusalOf, sentence, invalid, text
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, someNames, dialogLink, type Html, type Column } from './base/html.ts';
 import { fieldWord, statusBadge, progressBar } from './base/words.ts';
-import { inWords, fieldLabel, shortened, columnsAtOnce, columnsToDecide, mappingForm } from './mapping.ts';
-import { modeOf, modesFor, modeText, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
+import { inWords, shortened, columnsAtOnce, columnsToDecide, mappingForm } from './mapping.ts';
+import { modeOf, modesFor, modeWord, namesContacts, changesOf, obstaclesTo, sourceChangesOf } from './mapping.ts';
 import type { Transaction } from '../database/db.ts';
 import { fieldsText, namedRecords, nounOf, recordLink, undoOf, whoOf } from './changes.ts';
 import { stagesById } from './records/deals.ts';
@@ -19,22 +19,28 @@ import { openCopy, openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
 import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
 import { sendFile } from '../plugins/responses.ts';
-import { allImports, copyMark, findCopy, listImports, requireImport } from '../queries/jobs/imports.ts';
-import { requireImportState, type ImportRow, type ImportState } from '../queries/jobs/imports.ts';
+import { copyMark, findCopy } from '../queries/jobs/import-copies.ts';
+import { allImports, listImportedFiles, requireImport, requireImportState } from '../queries/jobs/imports.ts';
+import type { ImportState, ListedImport } from '../queries/jobs/imports.ts';
 import { countLacking, findRepeated } from '../queries/jobs/import-rows.ts';
+import { listDeclared } from '../queries/records/custom-fields.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { decideByFile, importUpload, section, createWithFile, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
-function failureTable(found: Import, layout: CsvLayout | null, failures: readonly ImportFailure[]): Html {
+type Telling = (message: string) => string;
+
+function failureTable(found: Import, state: ImportState, failures: readonly ImportFailure[], wordsOf: Telling): Html {
+  const layout = state.layout as CsvLayout | null;
   const [would, what] = found.dry_run ? ['would be ', 'What would happen'] : ['', 'What happened'];
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
+  const since = state.anew?.created ? html`, then !${link('created as new', pathOf(state.anew))}` : '';
   const happened = ({ error = '', warning = error }: ImportFailure): Html =>
     twoLines(
-      `${would}${error ? 'left out' : 'written, with a value left out'}`,
-      html`${inWords(found.object, warning).replaceAll(': is missing', ' is missing')}`,
+      html`${would}${error ? 'left out' : 'written, with a value left out'}!${when(error === `${found.match}: is missing`, since)}`,
+      html`${wordsOf(warning).replaceAll(': is missing', ' is missing')}`,
     );
   const valueOf =
     (header: string) =>
@@ -51,8 +57,7 @@ function failureTable(found: Import, layout: CsvLayout | null, failures: readonl
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';
   const lines = groups.map((some) => some.join('/'));
-  const word = fieldWord(object, match).toLowerCase();
-  return `The same ${word} stands in several records, of which the last counts: lines ${someNames(lines, 10, repeated)}.`;
+  return `The same ${matchWord({ object, match })} stands in several records, of which the last counts: lines ${someNames(lines, 10, repeated)}.`;
 }
 
 type Changes = ImportPreview['changes'];
@@ -61,8 +66,9 @@ async function foundChanges(request: FastifyRequest, { object }: Import, changes
   if (changes.length === 0) return '';
   const wanted = changes.map(({ id }) => [nounOf(object)!, id] as const);
   const [users, records] = await Promise.all([usersOf(request), namedRecords(request, wanted)]);
+  const declared = await lookUp(request, listDeclared, object);
   const stages = new Map([...(await stagesById(request))].map(([id, { name }]) => [id, name]));
-  const telling = { wordOf: (field: string) => fieldLabel(object, field), users, stages };
+  const telling = { wordOf: (field: string) => fieldWord(object, field, declared), users, stages };
   const columns: readonly Column<Changes[number]>[] = [
     ['Line', ({ line }) => String(line), 'number'],
     ['Record', ({ id }) => recordLink(records.get(id), 'deleted meanwhile')],
@@ -76,9 +82,14 @@ export async function imports(app: FastifyInstance): Promise<void> {
   await app.register(importUpload);
 
   addPage(app, '/imports', forMembers, async (request) => {
-    const page = pageNumberOf(request);
-    const rows = await search(request, listImports, { page }, allImports);
-    const columns = await columnsOf(request);
+    const rows = await search(request, listImportedFiles, { page: pageNumberOf(request) });
+    const users = await usersOf(request);
+    const columns: Column<ListedImport>[] = [
+      ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeWord(one.object, modeOf(one)))],
+      ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
+      ['What it did', (one) => twoLines(countsText(one), anewText(one)), 'long'],
+      ['Begun', (one) => twoLines(moment(one.created_at), html`by !${whoOf(one.actor, users)}!${originOf(one)}`)],
+    ];
     const add = linkButton('New import', `${section}/new`);
     const none =
       'An import writes contacts, companies, products or opportunities from an Excel, CSV or NDJSON file. You see what it would do before it starts.';
@@ -193,16 +204,6 @@ function nextView(fields: Fields): string {
 const findImport = (request: FastifyRequest): Promise<Import> =>
   lookUp(request, requireImport, idOf(request, 'import'), allImports);
 
-async function columnsOf(request: FastifyRequest): Promise<Column<Import & Pick<ImportRow, 'actor'>>[]> {
-  const users = await usersOf(request);
-  return [
-    ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeText(one))],
-    ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
-    ['What it did', (one) => countsText(one), 'long'],
-    ['Begun', ({ created_at, actor }) => twoLines(moment(created_at), html`by !${whoOf(actor, users)}`)],
-  ];
-}
-
 async function readWaiting(request: FastifyRequest, id: string, isTried = false) {
   const preview: DetailedPreview = await previewImport(request.db, request.requester, { ...refTo(id), isTried });
   return { found: await findImport(request), state: await stateOf(request, id), preview };
@@ -244,7 +245,9 @@ async function copy(request: FastifyRequest, id: string, purpose: 'again' | 'ane
   if (earlier && !isAnew) await write(request, changeImport, refTo(earlier), lists);
   if (earlier) return path(earlier);
   const { draft, file } = await openCopy(request.db, request.requester, refTo(id), isAnew);
-  const given = { ...draft, ...lists, fingerprint: copyMark(id, purpose) };
+  const found = await findImport(request);
+  const name = isAnew ? `${titleOf(found).slice(0, 200)}, those without ${matchWord(found)}` : found.name;
+  const given = { ...draft, name, ...lists, fingerprint: copyMark(id, purpose) };
   const copied = await createWithFile(request, given, file);
   // What is in the way of its start stands on its page.
   if (isAnew) await startImport(request, copied, {}).catch(refusalOf);
@@ -258,18 +261,20 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const isRunning = !isFinal && !waits;
   const below = waits ? await settings(request, found) : await failuresOf(request, found, state);
   const [list] = await ask(request, findListNames, state.list_ids);
-  const several = found.repeated ? await search(request, findRepeated, found.id) : undefined;
-  const repeated = repeatedText(found, found.repeated ?? 0, several?.groups ?? []);
-  const cancel = linkButton('Cancel the import', `${section}/${found.id}/cancel`, 'danger outline', 'data-dialog');
+  const repeated = found.repeated
+    ? repeatedText(found, found.repeated, await search(request, findRepeated, found.id))
+    : '';
+  const cancel = linkButton('Cancel the import', `${pathOf(found)}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
     status,
-    lead: html`!${statusBadge(found.status, found.dry_run)} ${modeText(found)} · !${moment(found.created_at)}`,
+    lead: html`!${statusBadge(found.status, found.dry_run)} ${modeWord(found.object, modeOf(found))} ·
+    !${moment(found.created_at)}!${originOf(state)}`,
     isLive: isRunning,
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, list?.id, several?.surplus)} !${when(repeated, notice(repeated, 'warning'))}
+        !${waits ? '' : outcomeOf(found, state, list?.id, repeated)}
         !${isFinal ? await importButton(request, found, state) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
@@ -297,14 +302,14 @@ async function listsFor(request: FastifyRequest, state: ImportState): Promise<Ht
  * not a finished check.
  */
 async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
-  const { id, dry_run: isCheck, status, created, updated } = found;
+  const { id, object, dry_run: isCheck, status } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
-  const upload = link('upload it again', `${section}/new`);
-  if (!state.is_kept) return html`<p class="quiet">The file is no longer kept: !${upload}.</p>`;
-  const isEmpty = created + updated === 0;
-  const body = html`!${isEmpty ? quiet('Nothing of the file would be written.') : await listsFor(request, state)}
+  if (!state.is_kept) return html`<p>The file is no longer kept: !${link('upload it again', `${section}/new`)}.</p>`;
+  const written = found.created - (state.repeats.created ?? 0) + found.updated;
+  const label = `Import ${counted(written, nounOf(object)!, object)} now`;
+  const body = html`!${written > 0 ? await listsFor(request, state) : quiet('Nothing of the file would be written.')}
     <div class="buttons">
-      !${when(!isEmpty, '<button name="do" value="import">Import now</button>')}
+      !${when(written > 0, html`<button name="do" value="import">${label}</button>`)}
       !${when(found.format !== 'ndjson', '<button name="do" value="again" class="secondary outline">Change the columns</button>')}
     </div>`;
   return html`<div class="card narrow">!${form(`${section}/${id}`, body, 'data-once')}</div>`;
@@ -318,17 +323,18 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
   if (total === null) return '';
   if (state.is_expired) return when(failed + warnings > 0, quiet('The records were kept for 30 days.'));
   const { cursor } = placeIn(request);
-  const page = { limit: 25, cursor };
-  const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), page);
+  const { failures, nextCursor } = await readFailures(request.db, request.requester, refTo(id), { limit: 25, cursor });
   const hasColumns = !cursor && failures[0]?.line === 1 && failures[0].error === undefined;
   const ofColumns = hasColumns ? failures.shift()!.warning! : '';
+  const declared = await lookUp(request, listDeclared, found.object);
+  const wordsOf = (message: string): string => inWords(found.object, message, declared);
   const path = `${pathOf(found)}/errors.csv`;
   const download = linkButton('Download these records to correct them', path, 'secondary outline', 'download');
   const records = html`<div class="row apart">
       <h2>Records to look at</h2>
       !${when(failed + warnings > 0, download)}
     </div>
-    !${await lackingText(request, found)} !${failureTable(found, state.layout as CsvLayout | null, failures)}`;
+    !${state.anew ? '' : await lackingText(request, found)} !${failureTable(found, state, failures, wordsOf)}`;
   return html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))} !${when(failures.length > 0, records)}
   !${cursorPager(request, nextCursor)}`;
 }
@@ -338,24 +344,38 @@ async function lackingText(request: FastifyRequest, found: Import): Promise<Html
   const { object, mode, match, status, dry_run: isCheck, created, updated } = found;
   if (status !== 'COMPLETED' || mode !== 'upsert' || match === null) return '';
   const number = await search(request, countLacking, found.id, match);
-  const text = `${counted(number, 'record')} without ${fieldWord(object, match).toLowerCase()}, by which this import finds those that you have.`;
+  const text = `${counted(number, 'record')} without ${matchWord(found)}, by which this import finds the ${object} that you have.`;
   const button = html`<button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
   // The list may be new: it is created when the others are imported.
-  const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these.';
-  const earlier = number > 0 && (await lookUp(request, findCopy, found.id, 'anew'));
-  const done = earlier && link('See what became of them', `${section}/${earlier}`);
-  return when(number > 0, notice(text, 'busy', later || done || form(pathOf(found), button, 'data-once')));
+  const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these as new.';
+  return when(number > 0, notice(text, 'busy', later || form(pathOf(found), button, 'data-once')));
 }
 
-function outcomeOf(found: Import, list: string | undefined, surplus?: number): Html {
-  const { status, dry_run: isCheck, error, failed, total, warnings } = found;
-  const counts = countsText(found, surplus);
+const matchWord = ({ object, match }: Pick<Import, 'object' | 'match'>): string =>
+  fieldWord(object, match ?? 'id').toLowerCase();
+
+/** Returns a link to the import from which the records of a copy are. */
+function originOf({ copy_of: id, copied_for }: Pick<ListedImport, 'copy_of' | 'copied_for'>): Html {
+  const text = copied_for === 'anew' ? 'from an import that left these out' : 'after an earlier check';
+  return id === null ? '' : html` · !${link(text, pathOf({ id }))}`;
+}
+
+/** Returns what became of the records without the match field that an import left out. */
+function anewText({ anew }: Pick<ListedImport, 'anew'>): Html {
+  const what = anew?.created ? `${count(anew.created)} were created as new` : 'some are in another import';
+  return anew === null ? '' : html`Of those left out, !${link(what, pathOf(anew))}.`;
+}
+
+function outcomeOf(found: Import, state: ImportState, list: string | undefined, repeated: string): Html {
+  const { status, dry_run: isCheck, error, total, warnings } = found;
+  const counts = countsText({ ...found, repeats: state.repeats });
   if (status === 'FAILED') return notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad');
   if (status !== 'COMPLETED') return when(status === 'CANCELLED', notice(counts, 'plain'));
+  const failed = found.failed - (state.anew?.created ?? 0);
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
-  const done = isCheck ? 'Checked. Nothing was written.' : 'The import is complete.';
-  return html`!${notice(`${done} ${counts}`, tone)}!${isCheck ? '' : nextSteps(found, list)}`;
+  const done = `${isCheck ? 'Checked. Nothing was written.' : 'The import is complete.'} ${counts}.`;
+  return html`!${notice(done, tone, html`!${anewText(state)} ${repeated}`)}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
 function nextSteps(found: Import, list = ''): Html {
@@ -377,14 +397,17 @@ function nextSteps(found: Import, list = ''): Html {
   return html`<p>Next: !${steps.filter(Boolean).join(' · ')}</p>`;
 }
 
-/**
- * Returns how many records of an import were written or left out.
- * @param surplus number of records of a check that come after one with the same value. The import does not create them
- */
-function countsText({ created, updated, unchanged, failed, ...of }: Import, surplus = 0): string {
+/** Returns how many records of an import were written or left out. */
+function countsText({ repeats, ...of }: Import & Pick<ListedImport, 'repeats'>): string {
   if (of.total === null) return '';
-  const written = { new: Math.max(0, created - surplus), 'repeated in the file': surplus, changed: updated };
-  const all = Object.entries({ ...written, 'the same already': unchanged, 'left out': failed });
+  const { created = 0, updated = 0, unchanged = 0 } = repeats;
+  const all = Object.entries({
+    new: of.created - created,
+    'repeated in the file': created + updated + unchanged,
+    changed: of.updated - updated,
+    'the same already': of.unchanged - unchanged,
+    'left out': of.failed,
+  });
   const texts = all.filter(([, number]) => number > 0).map(([word, number]) => `${count(number)} ${word}`);
   const what = when(texts.length > 0, `: ${of.dry_run ? 'would be ' : ''}${texts.join(' · ')}`);
   return `${counted(of.total, 'record')}${what}${when(of.warnings > 0, `, ${count(of.warnings)} with a value left out`)}`;

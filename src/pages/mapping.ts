@@ -8,7 +8,7 @@ import type { ImportPatch, ImportPreview, MappedField, ImportObject, MappingOrig
 import { select, controlsFor, hidden, enterButton, type Choice } from './base/forms.ts';
 import { text, unchanged, type Fields } from './base/requests.ts';
 import { when, sideBySide, table, html, bullets, folded, quiet, linkButton } from './base/html.ts';
-import { count, counted, someNames, type Html, type Column } from './base/html.ts';
+import { count, counted, type Html, type Column } from './base/html.ts';
 import { fieldWord, phoneNumber, typeWords } from './base/words.ts';
 import { isNamedBy } from '../files/guess-columns.ts';
 import { addedHeaders } from '../files/layout.ts';
@@ -26,18 +26,20 @@ interface MappingState {
 }
 
 export const mappingForm = (found: Import, preview: DetailedPreview, shown: MappingState): Html =>
-  html`!${enterButton('Preview')} !${remarks(found, preview, shown.repeated)}
+  html`!${enterButton(savesText)} !${remarks(found, preview, shown.repeated)}
     !${preview.headers ? columns(found, preview, shown) : ''} !${settings(found, preview, shown)}
     !${when(preview.records.length > 0, records(found, preview))}
     <div class="buttons stay">
       !${
         preview.records.length === 0
-          ? linkButton('Upload another file', '/app/imports/new')
-          : html`<button name="do" value="check">Check first</button>
-              <button name="do" value="start" class="secondary outline">Import now</button>`
+          ? html`!${linkButton('Upload another file', '/app/imports/new')} !${saveButton}`
+          : html`<button name="do" value="check">Check the file</button>
+              <button name="do" value="start" class="link">Import without a check</button>`
       }
-      <button name="do" value="save" class="link">Preview</button>
     </div>`;
+
+const savesText = 'Update the preview';
+const saveButton = html`<button name="do" value="save" class="link">${savesText}</button>`;
 
 function remarks(found: Import, preview: DetailedPreview, repeated: string): Html {
   const isOfRecord = ({ path }: Fault) => path.startsWith('/records/');
@@ -52,10 +54,10 @@ function remarks(found: Import, preview: DetailedPreview, repeated: string): Htm
     ['Values of the first records that will be left out:', preview.warnings.filter(isOfRecord)],
   ];
   const shown = lists.map(([title, faults]) => {
-    const texts = faults.slice(0, 100).map((fault) => html`${faultText(found.object, fault)}`);
+    const texts = faults.slice(0, 100).map((fault) => html`${faultText(found.object, preview.declared, fault)}`);
     return when(texts.length > 0, html`${title} !${oneOrMore(texts)}`);
   });
-  const others = [...shown.splice(2), html`${repeated}`, leftOutNote(found, preview)].filter((line) => line !== '');
+  const others = [...shown.splice(2), html`${repeated}`].filter((line) => line !== '');
   const lines = [...shown, otherMode(found, preview)].filter((line) => line !== '');
   return html`!${when(lines.length > 0, html`<div class="notice warning" role="status">!${oneOrMore(lines)}</div>`)}
   !${when(others.length > 0, folded(`${counted(others.length, 'remark')} on what is left out or repeated`, bullets(others)))}`;
@@ -64,31 +66,29 @@ function remarks(found: Import, preview: DetailedPreview, repeated: string): Htm
 const oneOrMore = (lines: readonly Html[]): Html => (lines.length > 1 ? bullets(lines) : lines.join(''));
 
 /** Returns what the mode of the import does wrong with some of the first records, and a button that chooses another. */
-function otherMode({ object, mode, match }: Import, { unmatched, creatable, known }: DetailedPreview): Html {
+function otherMode({ object, mode, match }: Import, { read, unmatched, creatable, known }: DetailedPreview): Html {
   if (known === 0 && (unmatched === 0 || mode !== 'upsert')) return '';
   const value = fieldWord(object, match ?? 'work_email').toLowerCase();
   const other = known > 0 ? 'upsert work_email' : 'create';
-  const later =
-    creatable > 0
-      ? `After the import, one click creates ${creatable === unmatched ? 'them' : `${count(creatable)} of them`}`
-      : 'Complete them';
+  const some = creatable === unmatched ? 'them' : `${count(creatable)} of them`;
+  const later = when(creatable > 0, ` After the import, one click creates ${some} as new.`);
+  const of = `of the first ${counted(read, 'record')}`;
   const what =
     known > 0
-      ? `Would be there twice: ${counted(known, 'contact')} with the ${value} of a first record.`
-      : `Would be left out: ${counted(unmatched, 'record')} of the first ones, without a valid ${value}, by which this import finds those that you have. ${later}.`;
-  const label = modesFor(object).find(([one]) => one === other)![1];
-  const lead = known > 0 ? 'Or:' : 'Or, if none of the file is stored yet:';
+      ? `Already in your contacts: ${count(known)} ${of}. They would be there twice.`
+      : `Without a valid ${value}: ${count(unmatched)} ${of}. This import finds the ${object} that you have by it, so it leaves them out.${later}`;
+  const lead = known > 0 ? 'Better:' : `Are all ${object} of the file new to you?`;
   const button = html`<p>
-    ${lead} <button name="do" value="save ${other}" class="secondary outline">${label}</button>
+    ${lead} <button name="do" value="save ${other}" class="secondary outline">${modeWord(object, other)}</button>
   </p>`;
   return html`${what} !${when(known + creatable > 0, button)}`;
 }
 
-function faultText(object: Import['object'], { path, message }: Fault): string {
+function faultText(object: ImportObject, declared: readonly DeclaredField[], { path, message }: Fault): string {
   const [, what, index, ...fields] = path.split('/');
-  const words = inWords(object, message);
+  const words = inWords(object, message, declared);
   if (what !== 'records') return words;
-  const field = fields.length === 0 ? '' : `${fieldLabel(object, fields.join('.'))}: `;
+  const field = fields.length === 0 ? '' : `${fieldWord(object, fields.join('.'), declared)}: `;
   return `Record ${Number(index) + 1}: ${field}${words}`;
 }
 
@@ -103,13 +103,14 @@ function columns(found: Import, preview: DetailedPreview, { page, pager, sent }:
   const [all, first] = [own.length, (page - 1) * columnsAtOnce];
   const shown = own.slice(first, first + columnsAtOnce);
   const range = `Columns ${first + 1} to ${first + shown.length} of ${count(all)}`;
-  const note = quiet(`${range}. “Preview” saves what you choose here; then turn to the others.`);
+  const note = quiet(`${range}. “${savesText}” saves what you choose here; then turn to the others.`);
   const told = Object.entries(origins).map(([origin, words]) => {
     const names = shown.filter(({ header }) => preview.mapping_from?.[header] === origin);
     return when(names.length > 0, quiet(`${words}: ${names.map(({ header }) => `“${header}”`).join(', ')}.`));
   });
   return html`<h2>Columns</h2>
     !${hidden({ page: String(page) })} !${when(all > columnsAtOnce, note)} !${told}
+    !${quiet(`To keep a column that is left out, choose a field for it${hasOwnFields(found.object) ? ', such as a new one of your own' : ''}.`)}
     !${table('Columns', columnsOf(found, preview, sent), shown)} !${pager}`;
 }
 
@@ -117,28 +118,19 @@ const hasOwnFields = (object: ImportObject): boolean => importColumn(object, cus
 
 type Numbered = ReturnType<typeof columnsToDecide>[number];
 
-function leftOutNote({ object }: Import, preview: DetailedPreview): Html {
-  const { headers, mapping } = preview;
-  const names = columnsToDecide(preview)
-    .filter(({ header, samples, i }) => header !== '' && samples.length > 0 && headers!.indexOf(header) === i)
-    .filter(({ header }) => fieldOfMapped(mapping?.[header] ?? null) === null)
-    .map(({ header }) => `“${header}”`);
-  if (names.length === 0) return '';
-  return html`Left out: !${someNames(names, 12)}. To keep a column, choose a field for
-  it${hasOwnFields(object) ? ', such as a field of your own' : ''}.`;
-}
-
 function columnsOf({ object }: Import, preview: DetailedPreview, sent: Fields): Column<Numbered>[] {
   const readAs = ({ header, type, i }: Numbered): Html => {
     if (preview.headers!.indexOf(header) !== i)
       return html`<span class="quiet">left out: another column has this header</span>`;
     const name = `column-${i}`;
     const field = name in sent ? text(sent, name) : (fieldOfMapped(preview.mapping?.[header] ?? null) ?? '');
-    const as =
-      type && customKey(field) !== undefined ? typeWords[type === 'instant' ? 'date' : type].toLowerCase() : '';
+    const key = customKey(field);
+    const kind = preview.declared.find((one) => one.key === key)?.type ?? (type === 'instant' ? 'date' : type);
+    const as = key !== undefined && kind ? typeWords[kind].toLowerCase() : '';
     const own = preview.declared.map(({ key, label }): Choice => [`custom_fields.${key}`, label]);
-    const isUsed = ['name', 'remembered'].includes(preview.mapping_from?.[header] ?? '');
-    const wordOf = (one: string) => fieldLabel(object, one, isUsed ? 'Your own' : 'New');
+    const whose = ['name', 'remembered'].includes(preview.mapping_from?.[header] ?? '') ? 'Your own' : 'New';
+    const wordOf = (one: string) =>
+      customKey(one) === undefined ? fieldWord(object, one) : `${whose} field “${fieldWord(object, one)}”`;
     const choices = choicesFor(object, preview.declared, header, field).map((one): Choice => [one, wordOf(one)]);
     const spoken = html`name="${name}" aria-label="Field of the column ${header}"`;
     return html`!${select(spoken, [['', 'leave it out'], ...choices], field, own)} <small class="quiet">${as}</small>`;
@@ -161,10 +153,7 @@ function choicesFor(object: ImportObject, declared: readonly DeclaredField[], he
   return [...new Set([...others, ...names])].filter((name) => !isOwn(name));
 }
 
-const invalidLabels: Record<InvalidValues, string> = {
-  skip: 'leave out the value',
-  fail: 'leave out the record',
-};
+const invalidLabels: Record<InvalidValues, string> = { skip: 'leave out the value', fail: 'leave out the record' };
 
 const commonEncodings = 'utf-8 windows-1252 iso-8859-2 windows-1250 windows-1251 macintosh utf-16le'.split(' ');
 
@@ -180,7 +169,6 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
   const { choice } = controlsFor(values, {});
   const same = (name: string): Choice => [name, name];
   const encodings = [...new Set([values.encoding, ...commonEncodings])].map(same);
-  const hasLines = found.format === 'csv' || found.format === 'xlsx';
   return html`<h2>Settings</h2>
     <div class="card">
       !${choice('mode', 'What to do with the records', modesFor(found.object))} !${lists}
@@ -188,7 +176,7 @@ function settings(found: Import, preview: DetailedPreview, { state, lists, sent 
         choice('invalid_values', 'Values that cannot be read', invalidLabels),
         when(sheets && sheets.length > 1, choice('sheet', 'Sheet', (sheets ?? []).map(same))),
         when(found.format === 'csv' && encoding, choice('encoding', 'Encoding', encodings)),
-        when(hasLines, choice('header', 'The first line', firstLines)),
+        when(found.format !== 'ndjson', choice('header', 'The first line', firstLines)),
       )}
     </div>`;
 }
@@ -203,43 +191,41 @@ export function modesFor(object: ImportObject): Choice[] {
   return [
     ...own.map((match): Choice => [`upsert ${match}`, `Change ${same(match)}, create the others`]),
     ...matches.map((match): Choice => [`update ${match}`, `Only change ${same(match)}`]),
-    ['create', 'Create all anew'],
+    ['create', 'Create every record as new'],
   ];
 }
 
-export function modeText(found: Pick<Import, 'object' | 'mode' | 'match' | 'dry_run'>): string {
-  const word = modesFor(found.object).find(([value]) => value === modeOf(found))?.[1] ?? '';
-  return found.dry_run ? `${word}, check only` : word;
-}
+export const modeWord = (object: ImportObject, mode: string): string =>
+  modesFor(object).find(([value]) => value === mode)?.[1] ?? '';
 
 const firstLines = { names: 'names the columns', record: 'is a record already' };
 
-function records({ object }: Import, { records: items }: DetailedPreview): Html {
+function records({ object }: Import, { records: items, declared }: DetailedPreview): Html {
+  const rows = items.map((item): Record<string, unknown> => {
+    const { custom_fields: custom, ...others } = item as { custom_fields?: object };
+    const own = Object.entries(custom ?? {}).map(([key, value]) => [`custom_fields.${key}`, value]);
+    return { ...others, ...Object.fromEntries(own) };
+  });
   const fields = fieldsToChoose(object).map((field) => field.split('.')[0]!);
-  const place = (name: string) => (fields.includes(name) ? fields.indexOf(name) : fields.length);
-  const all = [...new Set(items.flatMap((item) => Object.keys(item)))].toSorted((a, b) => place(a) - place(b));
-  const valueOf = (name: string) => (item: object) => html`${shownValue((item as Record<string, unknown>)[name])}`;
-  const shown = all.slice(0, 40).map((name): Column<object> => [fieldLabel(object, name), valueOf(name)]);
-  return html`<h2>The first records</h2>
-    !${table<object>('First records', shown, items)}
-    !${quiet('A check writes nothing: it counts what would be written, left out and refused.')}`;
+  const names = [...new Set([...fields, ...rows.flatMap((row) => Object.keys(row))])];
+  const shown = names.filter((name) => rows.some((row) => name in row)).slice(0, 40);
+  const valueOf = (name: string) => (row: (typeof rows)[number]) => html`${shownValue(row[name])}`;
+  const columns = shown.map((name) => [fieldWord(object, name, declared), valueOf(name)] as const);
+  return html`<div class="row apart">
+      <h2>The first records</h2>
+      !${saveButton}
+    </div>
+    !${table('First records', columns, rows)}
+    !${quiet('The check writes nothing. It shows what would be new, changed and left out; then one click imports the file.')}`;
 }
 
 export const shortened = (text: string, most: number): string =>
   text.length > most ? `${text.slice(0, most - 1)}…` : text;
 
 function shownValue(value: unknown): string {
-  if (typeof value === 'string') return value;
-  if (Array.isArray(value)) return value.map(shownPart).join(', ');
-  if (typeof value !== 'object' || value === null) return value === undefined ? '' : JSON.stringify(value);
-  const entries = Object.entries(value);
-  return entries.map(([key, one]) => (key === 'name' ? shownPart(one) : `${key}: ${shownPart(one)}`)).join(', ');
-}
-
-function shownPart(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return shownValue(value);
-  if ('country_code' in value) return phoneNumber(value as PhoneNumber);
-  return Object.values(value).map(shownPart).join(' ').trim();
+  if (value === undefined || typeof value === 'string') return value ?? '';
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  return 'country_code' in value ? phoneNumber(value as PhoneNumber) : Object.values(value).map(shownValue).join(', ');
 }
 
 export function changesOf(preview: DetailedPreview, fields: Fields): ImportPatch {
@@ -304,9 +290,6 @@ function missingFields(found: Import, { mapping }: ImportPreview): string[] {
 export const namesContacts = (mapping: Mapping): boolean =>
   Object.values(mapping).some((mapped) => ['work_email', '_record'].includes(fieldOfMapped(mapped) ?? ''));
 
-export const fieldLabel = (object: ImportObject, field: string, whose = 'Your own'): string =>
-  customKey(field) === undefined ? fieldWord(object, field) : `${whose} field “${fieldWord(object, field)}”`;
-
 /** Returns the fields to which a column can be mapped, except custom fields. They are in the order of the select. */
 function fieldsToChoose(object: ImportObject): string[] {
   const names = importableNames(importedFields[object]);
@@ -321,11 +304,12 @@ function fieldsToChoose(object: ImportObject): string[] {
  * Replaces field names such as `work_email` in a message with their labels. Names that are plain words, such as
  * `gender`, stay.
  */
-export function inWords(object: ImportObject, message: string): string {
+export function inWords(object: ImportObject, message: string, declared: readonly DeclaredField[] = []): string {
   const texts = message.split(/("(?:[^"\\]|\\.)*")/); // values are in quotes
   const known = fieldsToChoose(object).filter((name) => /[._]/.test(name));
   const names = new RegExp(String.raw`(?<![\w.])(?:custom_fields\.[^:;]+|${known.join('|')})(?![\w.]*\w)`, 'g');
-  return texts.map((part, i) => (i % 2 ? part : part.replace(names, (name) => fieldWord(object, name)))).join('');
+  const inWord = (name: string) => fieldWord(object, name, declared);
+  return texts.map((part, i) => (i % 2 ? part : part.replace(names, inWord))).join('');
 }
 
 /** Where the fields of columns come from that a user has not chosen. */

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { countCompanies } from '../queries/crm/companies.ts';
 import { countContacts } from '../queries/crm/contacts.ts';
 import { listChangesByOthers } from '../queries/history/timeline.ts';
-import { allImports, listImports } from '../queries/jobs/imports.ts';
+import { allImports, listImportedFiles, listImports } from '../queries/jobs/imports.ts';
 import { findCredits, findLastGrants } from '../queries/jobs/credits.ts';
 import { listJobs } from '../queries/jobs/jobs.ts';
 import { listOpportunities } from '../queries/crm/opportunities.ts';
@@ -227,12 +227,13 @@ async function waitingCalls(request: FastifyRequest): Promise<Concern[]> {
 }
 
 async function failedImports(request: FastifyRequest): Promise<Concern[]> {
-  const rows = await search(request, listImports, {}, allImports, request.caller.userId);
+  const rows = await search(request, listImportedFiles, {}, request.caller.userId);
   const recent = rows.filter((one) => one.created_at >= inDays(-failedImportDays) && !one.dry_run);
-  const failed = recent.filter(({ status, failed }) => status === 'FAILED' || (status === 'COMPLETED' && failed > 0));
-  return failed.map((one) => {
-    const what = one.status === 'FAILED' ? 'could not be read' : `left out ${counted(one.failed, 'record')}`;
-    return [one.id, html`!${link(titleOf(one), `/app/imports/${one.id}`)} ${what}.`];
+  return recent.flatMap((one): Concern[] => {
+    const left = one.status === 'COMPLETED' ? one.failed - (one.anew?.created ?? 0) : 0;
+    if (left === 0 && one.status !== 'FAILED') return [];
+    const what = left === 0 ? 'could not be read' : `left out ${counted(left, 'record')}`;
+    return [[one.id, html`!${link(titleOf(one), `/app/imports/${one.id}`)} ${what}.`]];
   });
 }
 

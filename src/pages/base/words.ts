@@ -246,8 +246,8 @@ const tones: Record<ImportStatus | JobStatus | ItemStatus, Tone> = { ...openTone
 const statusWords: Partial<Record<keyof typeof tones, string>> = { UPLOADING: 'no file yet', UPLOADED: 'not started' };
 
 export const statusBadge = (status: keyof typeof tones, isCheck = false): Html =>
-  isCheck && status === 'COMPLETED'
-    ? badge('checked', 'plain')
+  isCheck && ['PENDING', 'PROCESSING', 'COMPLETED'].includes(status)
+    ? badge(status === 'COMPLETED' ? 'checked' : 'checking', 'plain')
     : badge(statusWords[status] ?? status.toLowerCase(), tones[status]);
 
 export function progressBar({ processed, total }: { processed: number; total: number | null }, noun: string): Html {

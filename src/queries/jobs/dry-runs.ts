@@ -68,11 +68,13 @@ const maxKept = 3;
  * of the oldest dry runs above `maxKept`.
  */
 export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+  const { repeated, surplus } = await countRepeated(sql, customerId, id);
   await sql`
     update imports
     set
       rows_kept_until = (select clock_timestamp()) + ${keptFor}::interval,
-      repeated = ${await countRepeated(sql, customerId, id)}
+      repeated = ${repeated},
+      repeats = ${sql.json({ created: surplus })}
     where customer_id = ${customerId}
       and id = ${id}`;
   await lockNewImports(sql, customerId);
@@ -147,7 +149,8 @@ export async function restartForReal(sql: Transaction, customerId: string, id: L
       finished_at = null,
       purged_at = null,
       changes = '[]',
-      repeated = null
+      repeated = null,
+      repeats = '{}'
     where customer_id = ${customerId}
       and id = ${id}`;
 }

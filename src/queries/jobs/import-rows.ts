@@ -287,26 +287,28 @@ const repeatedRows = (sql: Queryable, customerId: string, importId: string) => s
   group by match_hash | 1 -- the last bit tells that no record is stored
   having count(*) > 1`;
 
-export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
-  const [row] = await sql<[{ repeated: number }]>`
-    select count(*) as repeated
-    from (select match_hash | 1 ${repeatedRows(sql, customerId, importId)}) values`;
-  return row.repeated;
+/**
+ * Returns how many match values several records of a dry run have, and how many records to create come after the first
+ * one with their value (`surplus`).
+ */
+export async function countRepeated(sql: Transaction, customerId: string, importId: string) {
+  const [row] = await sql<[{ repeated: number; surplus: number }]>`
+    select count(*) as repeated, coalesce(sum(surplus), 0)::integer as surplus
+    from (
+      select greatest(count(*) filter (where error is null and match_hash & 1 = 1) - 1, 0) as surplus
+      ${repeatedRows(sql, customerId, importId)}
+    ) values`;
+  return row;
 }
 
-/**
- * Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups.
- * `surplus` is the number of records to create that come after the first one of their group.
- */
-export async function findRepeated(sql: Sql, customerId: string, importId: string) {
-  const rows = await sql<{ lines: number[]; surplus: number }[]>`
-    select
-      (array_agg(line order by line))[:10] as lines,
-      (sum(greatest(count(*) filter (where error is null and match_hash & 1 = 1) - 1, 0)) over ())::integer as surplus
+/** Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups. */
+export async function findRepeated(sql: Sql, customerId: string, importId: string): Promise<number[][]> {
+  const rows = await sql<{ lines: number[] }[]>`
+    select (array_agg(line order by line))[:10] as lines
     ${repeatedRows(sql, customerId, importId)}
     order by min(line)
     limit 10`;
-  return { groups: rows.map(({ lines }) => lines), surplus: rows[0]?.surplus ?? 0 };
+  return rows.map(({ lines }) => lines);
 }
 
 /** Returns the number of records that were left out only because they lack this field. */

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { afterCommit, originOf } from '../../database/db.ts';
 import type { Locked, LockedId, Queryable, Sql, Transaction } from '../../database/db.ts';
 import { conflict, forbidden, notFound } from '../../errors.ts';
@@ -24,6 +23,7 @@ import {
 import type { Scope } from '../../schemas/scopes.ts';
 import { isAwaited, deleteFile, dropRows, namesNotes, type SeenMapping, type StoredFile } from './import-rows.ts';
 import { requireLists } from '../crm/list-members.ts';
+import { copyColumns, isFolded, type CopyState } from './import-copies.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
 /**
@@ -166,31 +166,6 @@ export async function findInterruptedImport(
   return found?.id;
 }
 
-/**
- * Returns the id of the import that was made of records of this one.
- * @param purpose `anew`: to create these records. Leaves out imports that have failed. `again`: to change how they are
- *   read. Leaves out imports that have started
- */
-export async function findCopy(sql: Sql, customerId: string, id: string, purpose: CopyPurpose) {
-  const [copy] = await sql<{ id: string }[]>`
-    select id
-    from imports
-    where customer_id = ${customerId}
-      and fingerprint = ${copyMark(id, purpose)}
-      and ${purpose === 'anew' ? sql`status not in ('CANCELLED', 'FAILED')` : sql`status = 'UPLOADED'`}
-    order by id desc
-    limit 1`;
-  return copy?.id;
-}
-
-type CopyPurpose = 'anew' | 'again';
-
-/** Returns the fingerprint of an import that is made of records of this one. */
-export const copyMark = (id: string, purpose: CopyPurpose): Buffer =>
-  createHash('sha256')
-    .update(`copy of ${id}${purpose === 'anew' ? '' : ` ${purpose}`}`)
-    .digest();
-
 interface Unfinished {
   waiting: number;
   running: number;
@@ -235,6 +210,9 @@ export async function requireImport(
   return found;
 }
 
+const isFor = (sql: Queryable, user: string | undefined) =>
+  user === undefined ? sql`` : sql`and (i.actor ->> 'type' is distinct from 'user' or i.actor ->> 'id' = ${user})`;
+
 /**
  * Returns a page of imports, newest first, with who began them.
  * @param forUser id of a user, to leave out the imports that other users began
@@ -250,8 +228,30 @@ export const listImports = (
   from imports i
   where i.customer_id = ${customerId}
     and ${isVisible(sql, visible)}
-    ${forUser === undefined ? sql`` : sql`and (i.actor ->> 'type' is distinct from 'user' or i.actor ->> 'id' = ${forUser})`}
+    ${isFor(sql, forUser)}
     and ${isAfter(sql, 'i.id', paginate)}
+  order by i.id desc
+  ${limitAndOffset(sql, paginate)}`;
+
+export type ListedImport = Import & CopyState & { actor: EventActor | null };
+
+/**
+ * Returns a page of imports, newest first, one for each file. What became of a check, or of records that an import left
+ * out, is told with one import.
+ * @param forUser as in `listImports`
+ */
+export const listImportedFiles = (
+  sql: Sql,
+  customerId: string,
+  paginate: PageById | undefined,
+  forUser?: string,
+): Promise<ListedImport[]> => sql`
+  select ${projection(sql)}, i.actor, ${copyColumns(sql, customerId)}
+  from imports i
+  where i.customer_id = ${customerId}
+    ${isFor(sql, forUser)}
+    and ${isAfter(sql, 'i.id', paginate)}
+    and not ${isFolded(sql, customerId)}
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 
@@ -289,7 +289,7 @@ const settingColumns = (sql: Queryable) => sql`
   remembered, invalid_values, ignore_unknown, has_header, list_ids, takes_notes as "takesNotes"`;
 
 export interface ImportState
-  extends ImportSettings, StoredFile, Pick<Import, 'name' | 'status' | 'total' | 'failed' | 'warnings'> {
+  extends ImportSettings, StoredFile, CopyState, Pick<Import, 'name' | 'status' | 'total' | 'failed' | 'warnings'> {
   is_kept: boolean;
   is_awaited: boolean;
   is_automatic: boolean;
@@ -306,6 +306,7 @@ const stateColumns = (sql: Queryable, customerId: string) => sql`
   coalesce(i.rows_kept_until > now() or (i.rows_kept_until is not null and ${isAwaited(sql, sql`i`, customerId)}), false) as is_kept,
   ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.line_count, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
+  ${copyColumns(sql, customerId)},
   ${settingColumns(sql)}`;
 
 /** Locks an import, so that workers cannot write its records. Otherwise as `requireImportState`. */
@@ -402,7 +403,7 @@ export async function endImport(
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }
 
-export interface ImportRow extends ImportSettings, StoredFile {
+export interface ImportRow extends ImportSettings, StoredFile, Pick<CopyState, 'repeats'> {
   type: 'import';
   customer_id: string;
   /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
@@ -414,6 +415,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
   warnings: number;
   change_count: number;
   failures: number;
+  started_at: string;
   /** Actor that created the import. Null for imports from before release 1.1.0. */
   actor: EventActor | null;
   request_id: string | null;
@@ -421,7 +423,7 @@ export interface ImportRow extends ImportSettings, StoredFile {
 
 export const importColumns = (sql: Queryable) => sql`
   'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
-  request_id, jsonb_array_length(changes) as change_count,
+  repeats, started_at, request_id, jsonb_array_length(changes) as change_count,
   ${settingColumns(sql)}`;
 
 export async function endReading(
@@ -439,11 +441,14 @@ export async function endReading(
 
 export type ImportCounts = Pick<Import, 'created' | 'updated' | 'unchanged' | 'failed' | 'warnings'>;
 
+type Written = ImportCounts &
+  Pick<ImportRow, 'repeats'> & { line: number; changes?: readonly ImportChange[] | undefined };
+
 export async function saveWritten(
   sql: Transaction,
   customerId: string,
   id: LockedId,
-  { line, changes = [], ...counts }: ImportCounts & { line: number; changes?: readonly ImportChange[] | undefined },
+  { line, changes = [], repeats, ...counts }: Written,
 ): Promise<number> {
   const [row] = await sql<[{ processed: number }]>`
     update imports
@@ -454,6 +459,7 @@ export async function saveWritten(
       unchanged = unchanged + ${counts.unchanged},
       failed = failed + ${counts.failed},
       warnings = warnings + ${counts.warnings},
+      repeats = ${sql.json(repeats)},
       ${changes.length > 0 ? sql`changes = changes || ${sql.json(changes as never)},` : sql``}
       failures = 0
     where customer_id = ${customerId}
