@@ -286,11 +286,11 @@ const readsByCountry: ReadonlySet<ValueKind | undefined> = new Set(['phone', 'ph
 
 function change(item: Json, [field, part]: ReadColumn['item'], convert: (value: unknown) => unknown): void {
   const [object, name] = part === undefined ? [item, field] : [item[field] as Json | null | undefined, part];
-  const value = object?.[name] ?? null;
-  if (value === null) return;
-  const converted = convert(value);
-  if (converted !== undefined) object![name] = converted;
-  else if (part === undefined || Object.keys(object!).length > 1) delete object![name];
+  // A name such as `constructor` is in every object's prototype.
+  if (!object || !Object.hasOwn(object, name) || object[name] === null) return;
+  const converted = convert(object[name]);
+  if (converted !== undefined) object[name] = converted;
+  else if (part === undefined || Object.keys(object).length > 1) delete object[name];
   else delete item[field];
 }
 

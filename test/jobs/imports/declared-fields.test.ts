@@ -52,6 +52,14 @@ test('a column of a declared field is read by its type, whatever the other cells
   ]);
 });
 
+test('a field can have the name of a member that all objects have', async () => {
+  const file = 'work_email,custom_fields.constructor,custom_fields.a\nada@example.com,,b\nbob@example.com,c,\n';
+  const done = await importFile(app, customer, created, file);
+  expect(done).toMatchObject({ status: 'COMPLETED', created: 2, warnings: 0 });
+  const stored = await customOf();
+  expect(new Set(stored.map((fields) => JSON.stringify(fields)))).toEqual(new Set(['{"a":"b"}', '{"constructor":"c"}']));
+});
+
 const wrong = fileOf('Ada,ada@example.com,many,perhaps,soon,no site,x,Bronze');
 const faults = [
   'custom_fields.seats: "many" is not a number (such as 1234.5)',
