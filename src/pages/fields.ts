@@ -120,7 +120,7 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   if (found && !(keyPattern.test(key) && [...key].length <= 64))
     throw invalid('a field with this key can have no type');
   // The API takes more. These need no quotes in files and programs.
-  if (!found && !stored && !/^[\p{L}\p{N}_-]{1,64}$/u.test(key) && given + label !== '')
+  if (!found && !stored && !/^(?!__proto__$)[\p{L}\p{N}_-]{1,64}$/u.test(key) && given + label !== '')
     faults.push({ path: '/key', message: 'use letters, digits and _ only, at most 64, such as start_date' });
   if (faults.length > 0) throw validationFailed(faults);
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };

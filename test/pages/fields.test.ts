@@ -50,6 +50,9 @@ test('all that is wrong with a new field is marked at once', async () => {
     choices: '',
   });
   expectPage(refused, 400, /Give a name\..*Write at least one choice\..*Use letters, digits and _ only/);
+  // No object can have this member.
+  const unstorable = { label: 'Proto', key: '__proto__', type: 'text' };
+  expectPage(await admin.submit('/app/fields/contacts/new', unstorable), 400, 'Use letters, digits and _ only');
 });
 
 test('a field without a key gets one from its name, which no other field has', async () => {
