@@ -405,6 +405,9 @@ test('a new contact that may be there already is asked about, with a link to it,
   const near = { work_email: 'near@example.com', company: 'Navy Inc' };
   expectPage(await admin.submit(path, near), 409, /“Navy Inc” will be a new company\. You have: Navy\b/);
   expect((await admin.submit(path, { ...near, company: 'navy' })).status).toBe(303);
+  await make(customer, '/company', { company_name: "O'Neil & S.X.X. Ltd", type: 'customer' });
+  const marked = { work_email: 'marked@example.com', company: "O'Neil S.X.X" };
+  expectPage(await admin.submit(path, marked), 409, /will be a new company\. You have: O'Neil & S\.X\.X\. Ltd\b/);
 });
 
 test('what matches is exported as Excel or CSV', async () => {

@@ -24,7 +24,7 @@ import { phoneReader } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField, type DeclaredType } from '../../schemas/wire.ts';
 import type { Company } from '../../schemas/companies.ts';
 import type { Contact, ContactCreate } from '../../schemas/contacts.ts';
-import { externalName, fold, type PhoneNumber } from '../../text/fold.ts';
+import { externalName, fold, words, type PhoneNumber } from '../../text/fold.ts';
 import type { User } from '../../schemas/accounts.ts';
 
 interface Editable<Row> {
@@ -220,7 +220,9 @@ async function twinsOf(kind: RecordKind, request: FastifyRequest, body: Partial<
   rows.delete(id ?? '');
   const isNew = own === '' && companies.every(({ company_name }) => fold(company_name) !== fold(name));
   const warningOf = (text: string, of: RecordKind, some: readonly ShownRecord[]) => {
-    const links = some.map((row) => html`!${link(of.nameOf(row), `${of.path}/${row.id}`)} ${aboutOf(of, row)}`);
+    const links = some
+      .slice(0, 3)
+      .map((row) => html`!${link(of.nameOf(row), `${of.path}/${row.id}`)} ${aboutOf(of, row)}`);
     return when(some.length > 0, notice(text, 'warning', links.join('; ')));
   };
   const near = isNew ? warningOf(`“${name}” will be a new company. You have:`, companyKind, companies) : '';
@@ -229,12 +231,15 @@ async function twinsOf(kind: RecordKind, request: FastifyRequest, body: Partial<
 
 /** Returns companies of this name, also in another legal form, such as `Navy Ltd` for `Navy`. */
 async function companiesLike(request: FastifyRequest, name: string) {
-  const asked = [{ company_name: name }, { search: externalName(name) }].filter(
-    (one) => !Object.values(one).includes(''),
-  );
+  const said = externalName(name);
+  // The search finds words as they are stored, with the marks between them.
+  const search = words(name)
+    .filter((word) => said.includes(word))
+    .join(' ');
+  const asked = [{ company_name: name }, { search }].filter((one) => !Object.values(one).includes(''));
   const pages = asked.map((filters) => ask(request, companyKind.list, { filters, paginate: { limit: 100 } }));
   const rows = (await Promise.all(pages)).flatMap((page) => page.rows);
-  return rows.filter((row) => externalName(row.company_name) === externalName(name)).slice(0, 3);
+  return rows.filter((row) => externalName(row.company_name) === said);
 }
 
 interface Fielded extends Partial<Pick<RecordKind, 'object' | 'needsOneOf' | 'suggested'>> {
