@@ -458,7 +458,7 @@ create table import_chunks (
   constraint import_chunks_import_fkey foreign key (customer_id, import_id) references imports(customer_id, id) on delete cascade
 );
 grant delete, insert, select, update on import_chunks to sales_data_api;
-comment on table import_chunks is 'The file of an import, in pieces of 1 MiB. Removed when the import ends.';
+comment on table import_chunks is 'The file of an import, in pieces of 1 MiB. Removed when its records are stored, of a dry run together with them.';
 comment on column import_chunks.data is 'Not compressed by PostgreSQL: parts of a piece are read without unpacking all of it.';
 
 create table import_mappings (
@@ -543,7 +543,6 @@ create table imports (
   repeated        integer,
   line_count      integer,
   takes_notes     boolean        not null default true,
-  repeats         jsonb          not null default '{}'::jsonb,
   constraint imports_pkey primary key (customer_id, id),
   constraint imports_completed_whole check (status <> 'COMPLETED' or (created + updated + unchanged + failed) = total),
   constraint imports_end_with_time check ((status = any (array['COMPLETED', 'FAILED', 'CANCELLED'])) = (finished_at is not null)),
@@ -567,7 +566,7 @@ comment on column imports.format is 'auto: as the file shows; the end of the upl
 comment on column imports.mapping is 'Given fields of headers: {"header": "field", {"field": …, "type": …} or null}.';
 comment on column imports.list_ids is 'Lists to which each written contact is added by hand.';
 comment on column imports.is_automatic is 'Whether the work starts when the file is complete.';
-comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import if that has not ended; or a text that names the import from which a page took the records.';
+comment on column imports.fingerprint is 'Hash of what the command line was asked to import, by which the same command finds its import if that has not ended; or a text that names the import whose left out records this one creates.';
 comment on column imports.upload is 'The latest upload that has begun; its chunks are the file. An older upload can store nothing more.';
 comment on column imports.layout is 'The columns of a CSV or XLSX file, as its header line and the mapping give them. Null until its records are rows.';
 comment on column imports.total is 'Number of records; null until all of them are rows.';
@@ -592,7 +591,6 @@ comment on column imports.changes is 'Of a dry run: what its first records would
 comment on column imports.repeated is 'Of a dry run that has ended: how many match values several records have.';
 comment on column imports.line_count is 'Of a text: its lines, an upper bound of its records. Null before the file is there, and of workbooks.';
 comment on column imports.takes_notes is 'False: someone who may not make notes has worked on the import, so a column of notes is left out.';
-comment on column imports.repeats is 'How many records come after another one of the file that creates their record: {"created": …} of a dry run; else {"updated": …, "unchanged": …}. These columns count them, too.';
 
 create table job_inputs (
   customer_id  uuid    not null,

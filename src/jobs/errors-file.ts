@@ -3,14 +3,13 @@ import type { Database } from '../database/db.ts';
 import { conflict, DomainError } from '../errors.ts';
 import { all, type Column } from '../filters/columns.ts';
 import { encodeCursor, readPosition, scopeOf } from '../filters/cursor.ts';
-import { encoderOf, FileRefused, invalidValuesOf } from '../files/encodings.ts';
+import { encoderOf, FileRefused } from '../files/encodings.ts';
 import { failedRecords, type Message, type FailedRecords } from '../files/errors-file.ts';
 import { readHeaderOf, type CsvLayout, fileWarnings, footerText, misreadText } from '../files/layout.ts';
 import { fromStored } from '../files/stored-rows.ts';
-import type { ImportCreate, ImportFailure } from '../schemas/imports.ts';
-import { readRows, type ChosenRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
+import type { ImportFailure } from '../schemas/imports.ts';
+import { readRows, type ImportRecord } from '../queries/jobs/import-rows.ts';
 import { requireImportState, type ImportState, type ImportRef } from '../queries/jobs/imports.ts';
-import { findListNames } from '../queries/crm/lists.ts';
 import { encodingOf, readSource } from './start-import.ts';
 import { columnNames } from '../files/header.ts';
 import { leftOut } from '../files/settle-layout.ts';
@@ -20,66 +19,21 @@ import { leftOut } from '../files/settle-layout.ts';
  * @throws DomainError `not_found`; `conflict` if no file was uploaded, or the failed records were removed 30 days after
  * the end
  */
-export const openErrorsFile = async (db: Database, requester: Requester, given: ImportRef) =>
-  fileOf(db, requester, given, await findState(db, requester, given));
-
-const findState = (db: Database, { customerId }: Requester, { id, visible }: ImportRef): Promise<ImportState> =>
-  db.lookup((sql) => requireImportState(sql, customerId, id, visible));
-
-/** @param chosen which records. `all`: without what is wrong with them */
-function fileOf(
-  db: Database,
-  requester: Requester,
-  given: ImportRef,
-  found: ImportState,
-  chosen: ChosenRows = 'failed',
-) {
-  const { customerId } = requester;
+export async function openErrorsFile(db: Database, requester: Requester, given: ImportRef) {
+  const found = await findState(db, requester, given);
   const readLayout = layoutReader(db, requester, given, found);
   const original = found.format === 'csv' ? encodingOf(found) : 'utf-8';
   const { encoding, mark, encode } = encoderOf(original);
   async function* bytes(begun: CsvLayout | null): AsyncGenerator<Buffer> {
     if (encoding !== 'utf-8' || original !== 'utf-8' || found.has_mark) yield mark;
     yield encode(failedRecords(begun, found.format).header);
-    for await (const text of errorLines(db, customerId, { ...found, chosen }, readLayout)) yield encode(text);
+    for await (const text of errorLines(db, requester.customerId, found, readLayout)) yield encode(text);
   }
-  return { type: `text/csv; charset=${encoding}`, encoding, read: async () => bytes(await readLayout()) };
+  return { type: `text/csv; charset=${encoding}`, read: async () => bytes(await readLayout()) };
 }
 
-/**
- * Returns the settings and the file of a new import, with all records of a dry run, to change how they are read.
- * @param isAnew true: with the records of any import that lack the field by which it finds stored ones, to create them
- * @throws DomainError `not_found`; `conflict` if there are no such records, or if they are no longer kept
- */
-export async function openCopy(db: Database, requester: Requester, given: ImportRef, isAnew: boolean) {
-  const found = await findState(db, requester, given);
-  const { object, match, mode, mapping } = found;
-  const isCopied = isAnew ? mode === 'upsert' && match !== null : found.is_kept && found.format !== 'ndjson';
-  if (!isCopied) throw conflict(notKept);
-  const lists = await findListNames(db, requester.customerId, found.list_ids);
-  const chosen = isAnew ? { lacking: match! } : 'all';
-  const { encoding, read } = fileOf(db, requester, given, found, chosen);
-  const draft: ImportCreate = {
-    object,
-    mode: isAnew ? 'create' : mode,
-    name: found.name,
-    format: 'csv',
-    encoding,
-    guess: true,
-    invalid_values: invalidValuesOf(found),
-    ...(!isAnew && match !== null && { match }),
-    ...(mapping && { mapping }),
-    ...(object === 'contacts' && { list_ids: lists.map((list) => list.id) }),
-  };
-  async function* whole(): AsyncGenerator<Buffer> {
-    yield* await read();
-    // Its records go when the import is started for real, meanwhile too.
-    if (!isAnew && !(await findState(db, requester, given)).is_kept) throw conflict(notKept);
-  }
-  return { draft, file: whole() };
-}
-
-const notKept = 'The file is no longer kept: upload it again';
+const findState = (db: Database, { customerId }: Requester, { id, visible }: ImportRef): Promise<ImportState> =>
+  db.lookup((sql) => requireImportState(sql, customerId, id, visible));
 
 /**
  * Returns a function that reads the columns of an import's file. It returns null if the file has no header line (NDJSON).
@@ -117,18 +71,17 @@ const partBytes = 128 * 1024;
 async function* errorLines(
   db: Database,
   customerId: string,
-  { id, format, chosen }: Pick<ImportState, 'id' | 'format'> & { chosen: ChosenRows },
+  { id, format }: Pick<ImportState, 'id' | 'format'>,
   readLayout: () => Promise<CsvLayout | null>,
 ): AsyncGenerator<string> {
   // Read now, because the import may have ended since the header line was sent.
   let shown: FailedRecords | undefined;
   for (let after = 0; ;) {
-    const part = { after, limit: 1_000, chosen, bytes: partBytes };
+    const part = { after, limit: 1_000, isFailed: true, bytes: partBytes };
     const rows = await db.search((sql) => readRows(sql, customerId, id, part));
     if (rows.length === 0) return;
     const { lineOf } = (shown ??= failedRecords(await readLayout(), format));
-    const messageIn = (row: ImportRecord): Message => (chosen === 'all' ? { warning: '' } : messageOf(row));
-    yield rows.map((row) => lineOf(fromStored(row.line, row.cells), messageIn(row))).join('');
+    yield rows.map((row) => lineOf(fromStored(row.line, row.cells), messageOf(row))).join('');
     after = rows.at(-1)!.line;
   }
 }
@@ -163,7 +116,7 @@ export async function readFailures(
   const failures: ImportFailure[] = cursor === undefined ? warningsOfFile(layout) : [];
   const nextCursor = () => encodeCursor(scope, { id: found.id, values: [after] });
   for (let length = 0; failures.length < limit && length <= pageLength;) {
-    const part = { after, limit: limit - failures.length, chosen: 'failed', bytes: pageLength } as const;
+    const part = { after, limit: limit - failures.length, isFailed: true, bytes: pageLength };
     const rows = await db.search((sql) => readRows(sql, customerId, found.id, part));
     if (rows.length === 0) {
       const footer = footerOf(layout).filter(({ line }) => line > after);

@@ -135,7 +135,7 @@ async function endOf({ db }: JobContext, taken: WorkingImport, { read, layout }:
   const total = read - footer.length;
   await inAttempt(db, taken, async (sql, { id }) => {
     if (footer.length > 0) await deleteRows(sql, customerId, id, { after: footer[0]!.line - 1 });
-    await endReading(sql, customerId, { id, layout: settled, total });
+    await endReading(sql, customerId, { id, layout: settled, total, dry_run: taken.dry_run });
     if (!layout) return;
     const { headers } = layout;
     await rememberMapping(sql, customerId, taken, { headers, mapping: usedMapping(layout) });

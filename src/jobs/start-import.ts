@@ -27,6 +27,7 @@ import {
   canStart,
   lockImport,
   requireFewRunning,
+  requireFewWaiting,
   startImport,
   createImport,
   endImport,
@@ -49,7 +50,7 @@ import {
   type Mapping,
 } from '../schemas/imports.ts';
 import { enqueueTurn } from '../queries/records/turns.ts';
-import { restartForReal } from '../queries/jobs/dry-runs.ts';
+import { beginAgain, createSecondImport } from '../queries/jobs/dry-runs.ts';
 import type { MatchField } from '../schemas/batches.ts';
 import { maxXlsxRecords } from '../schemas/files.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
@@ -280,8 +281,8 @@ async function complete(
   return false;
 }
 
-async function beginWork(sql: Transaction, customerId: string, id: LockedId, start = startImport): Promise<void> {
-  await start(sql, customerId, id);
+async function beginWork(sql: Transaction, customerId: string, id: LockedId, isChecked = false): Promise<void> {
+  await (isChecked ? beginAgain(sql, customerId, id, 'PENDING') : startImport(sql, customerId, id));
   await enqueueTurn(sql, 'import', customerId);
 }
 
@@ -408,10 +409,55 @@ export async function startUploaded(
   if (!isChecked) requireUploaded(found);
   await allowNotes(sql, customerId, found.id, mayNote);
   await updateImport(sql, customerId, found, changes);
-  if (isChecked && !found.is_kept)
-    throw conflict('The file of this dry run is no longer kept: send it again, with a new import');
+  if (isChecked && !found.is_kept) throw conflict(notKept);
   await requireFewRunning(sql, customerId);
-  await beginWork(sql, customerId, found.id, isChecked ? restartForReal : startImport);
+  await beginWork(sql, customerId, found.id, isChecked);
+}
+
+const notKept = 'The file of this dry run is no longer kept: send it again, with a new import';
+
+/**
+ * Lets an import that was checked wait for its start again, so that its settings can change. Does nothing if it waits
+ * already.
+ * @throws DomainError `not_found`; `conflict` if it was not checked, its file is no longer kept, a start waits for an
+ * approval, or too many imports wait
+ */
+export async function reopenChecked(sql: Transaction, customerId: string, { id, visible }: ImportRef): Promise<void> {
+  const found = await lockImport(sql, customerId, id, visible);
+  if (found.status === 'UPLOADED') return;
+  if (found.is_awaited) throw awaited();
+  if (!found.dry_run || found.status !== 'COMPLETED') throw conflict('Only a checked import can change its columns');
+  // An earlier release has kept only the records.
+  const isThere = found.file_bytes === 0 || (await readChunk(sql, customerId, found, 0));
+  if (!found.is_kept || !isThere) throw conflict(notKept);
+  await requireFewWaiting(sql, customerId);
+  await beginAgain(sql, customerId, found.id, 'UPLOADED');
+}
+
+/**
+ * Starts an import that creates the records which an ended one has left out because they lack the field by which it finds
+ * stored ones. Returns its id, or that of an earlier one.
+ * @param name name of the new import
+ * @param choose returns the lists for new contacts
+ * @throws DomainError `not_found`; `conflict` if there are no such records any more, or too many imports are running
+ */
+export async function createLacking(
+  sql: Transaction,
+  customerId: string,
+  { id, visible, name }: ImportRef & { name: string },
+  choose: () => Promise<string[]>,
+): Promise<string> {
+  await lockImport(sql, customerId, id, visible);
+  // Read once it is locked: another caller may have created the second import while this one waited.
+  const found = await lockImport(sql, customerId, id, visible);
+  if (found.second) return found.second.id;
+  await requireFewRunning(sql, customerId);
+  const given = { ...found, name, list_ids: await choose() };
+  const isEnded = found.status === 'COMPLETED' && found.mode === 'upsert';
+  const second = isEnded ? await createSecondImport(sql, customerId, given) : undefined;
+  if (!second) throw conflict('These records are no longer kept: upload them again');
+  await enqueueTurn(sql, 'import', customerId);
+  return second;
 }
 
 /**

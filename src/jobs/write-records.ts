@@ -23,7 +23,6 @@ import { addToLists } from '../queries/crm/list-members.ts';
 import { findNotes, activityWrites } from '../queries/crm/activities.ts';
 import type { CompanyReference } from '../schemas/contacts.ts';
 import { fold } from '../text/fold.ts';
-import { timeOf } from '../text/ids.ts';
 import { tokensOf } from '../text/json.ts';
 import { checkRecords, withValue, maxChanges, Trial } from './check-records.ts';
 import { AttemptLost } from './turns.ts';
@@ -163,8 +162,7 @@ async function writeAll(
   await saveNotes(sql, customerId, id, notes);
   if (!trial) await deleteRows(sql, customerId, id, { after, upTo, isDone: true });
   const changes = trial?.changesOf(linesOf(planned), outcomes);
-  const counts = { ...countsOf(outcomes, messages), repeats: trial ? row.repeats : repeatsOf(row, outcomes) };
-  const processed = await saveWritten(sql, customerId, id, { line: upTo, ...counts, changes });
+  const processed = await saveWritten(sql, customerId, id, { line: upTo, ...countsOf(outcomes, messages), changes });
   if (processed < row.total!) return false;
   await endImport(sql, customerId, id, { status: 'COMPLETED', keepsRows: row.dry_run }, deferred);
   if (row.dry_run) await keepRows(sql, customerId, id);
@@ -308,15 +306,6 @@ function countsOf(outcomes: readonly Outcome[], messages: readonly (Message | un
   const counts = { created: 0, updated: 0, unchanged: 0, failed: 0, warnings };
   for (const { status } of outcomes) counts[status as Exclude<keyof ImportCounts, 'warnings'>] += 1;
   return counts;
-}
-
-/** Counts the records that found one that this import has created. The id of a record tells when it was created. */
-function repeatsOf({ repeats, started_at }: ImportRow, outcomes: readonly Outcome[]): ImportRow['repeats'] {
-  const sums = { ...repeats };
-  for (const outcome of outcomes)
-    if (outcome.status === 'updated' || outcome.status === 'unchanged')
-      if (timeOf(outcome.id) >= Date.parse(started_at)) sums[outcome.status] = (sums[outcome.status] ?? 0) + 1;
-  return sums;
 }
 
 const maxRecordsWithWarnings = 100_000;

@@ -15,19 +15,18 @@ import type { Transaction } from '../database/db.ts';
 import { fieldsText, namedRecords, nounOf, recordLink, undoOf, whoOf } from './changes.ts';
 import { stagesById } from './records/deals.ts';
 import { usersOf } from './records/editor.ts';
-import { openCopy, openErrorsFile, readFailures } from '../jobs/errors-file.ts';
+import { openErrorsFile, readFailures } from '../jobs/errors-file.ts';
 import { previewImport, type DetailedPreview } from '../jobs/preview-import.ts';
-import { cancelImport, changeImport, startUploaded } from '../jobs/start-import.ts';
+import { cancelImport, changeImport, createLacking, reopenChecked, startUploaded } from '../jobs/start-import.ts';
 import { sendFile } from '../plugins/responses.ts';
-import { copyMark, findCopy } from '../queries/jobs/import-copies.ts';
-import { allImports, listImportedFiles, requireImport, requireImportState } from '../queries/jobs/imports.ts';
-import type { ImportState, ListedImport } from '../queries/jobs/imports.ts';
+import { allImports, listImportedFiles } from '../queries/jobs/imports.ts';
+import { requireImport, requireImportState, type ImportState, type ListedImport } from '../queries/jobs/imports.ts';
 import { countLacking, findRepeated } from '../queries/jobs/import-rows.ts';
 import { listDeclared } from '../queries/records/custom-fields.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
-import { decideByFile, importUpload, section, createWithFile, titleOf } from './import-upload.ts';
+import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
 type Telling = (message: string) => string;
@@ -36,7 +35,7 @@ function failureTable(found: Import, state: ImportState, failures: readonly Impo
   const layout = state.layout as CsvLayout | null;
   const [would, what] = found.dry_run ? ['would be ', 'What would happen'] : ['', 'What happened'];
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
-  const since = state.anew?.created ? html`, then !${link('created as new', pathOf(state.anew))}` : '';
+  const since = state.second?.created ? html`, then !${link('created as new', pathOf(state.second))}` : '';
   const happened = ({ error = '', warning = error }: ImportFailure): Html =>
     twoLines(
       html`${would}${error ? 'left out' : 'written, with a value left out'}!${when(error === `${found.match}: is missing`, since)}`,
@@ -87,7 +86,7 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const columns: Column<ListedImport>[] = [
       ['Import', (one) => twoLines(link(titleOf(one), pathOf(one)), modeWord(one.object, modeOf(one)))],
       ['Status', ({ status, dry_run: isCheck }) => statusBadge(status, isCheck)],
-      ['What it did', (one) => twoLines(countsText(one), anewText(one)), 'long'],
+      ['What it did', (one) => twoLines(countsText(one), secondText(one)), 'long'],
       ['Begun', (one) => twoLines(moment(one.created_at), html`by !${whoOf(one.actor, users)}!${originOf(one)}`)],
     ];
     const add = linkButton('New import', `${section}/new`);
@@ -106,7 +105,8 @@ export async function imports(app: FastifyInstance): Promise<void> {
     const [action = '', ...mode] = text(fields, 'do').split(' ');
     if (mode.length > 0) fields['mode'] = mode.join(' ');
     try {
-      if (action === 'again' || action === 'anew') return await copy(request, id, action);
+      if (action === 'again') return await reopen(request, id);
+      if (action === 'anew') return await createLeftOut(request, id);
       if (!['import', 'start', 'check', 'save'].includes(action)) throw invalid('press one of the buttons');
       await (action === 'import' ? importChecked(request, id) : change(request, id, action));
     } catch (error) {
@@ -233,25 +233,28 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
   });
 }
 
-/**
- * Creates an import with records of another one, which nobody needs to upload again. Starts it if they are to be created.
- * Returns its path.
- */
-async function copy(request: FastifyRequest, id: string, purpose: 'again' | 'anew'): Promise<string> {
-  const isAnew = purpose === 'anew';
-  const earlier = await lookUp(request, findCopy, id, purpose);
+/** Lets the settings of a checked import change. Returns the path of its form. */
+async function reopen(request: FastifyRequest, id: string): Promise<string> {
   const lists = await listsOf(request, await stateOf(request, id));
-  const path = (copied: string): string => `${section}/${copied}${nextView(fieldsOf(request))}`;
-  if (earlier && !isAnew) await write(request, changeImport, refTo(earlier), lists);
-  if (earlier) return path(earlier);
-  const { draft, file } = await openCopy(request.db, request.requester, refTo(id), isAnew);
-  const found = await findImport(request);
-  const name = isAnew ? `${titleOf(found).slice(0, 200)}, those without ${matchWord(found)}` : found.name;
-  const given = { ...draft, name, ...lists, fingerprint: copyMark(id, purpose) };
-  const copied = await createWithFile(request, given, file);
-  // What is in the way of its start stands on its page.
-  if (isAnew) await startImport(request, copied, {}).catch(refusalOf);
-  return path(copied);
+  await request.db.transaction(async (sql) => {
+    await reopenChecked(sql, request.caller.customerId, refTo(id));
+    await changeImport(sql, request.caller.customerId, refTo(id), lists);
+  });
+  return `${section}/${id}${nextView(fieldsOf(request))}`;
+}
+
+/** Starts an import that creates the records which this one has left out for want of a match value. Returns its path. */
+async function createLeftOut(request: FastifyRequest, id: string): Promise<string> {
+  const [found, state] = [await findImport(request), await stateOf(request, id)];
+  const stored = await ask(request, findListNames, state.list_ids);
+  const name = `${titleOf(found).slice(0, 200)}, those without ${matchWord(found)}`;
+  const second = await request.db.transaction((sql) =>
+    createLacking(sql, request.caller.customerId, { ...refTo(id), name }, async () => {
+      const { list_ids = stored.map((list) => list.id) } = await listsOf(request, state, sql);
+      return list_ids;
+    }),
+  );
+  return pathOf({ id: second });
 }
 
 async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
@@ -261,9 +264,8 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const isRunning = !isFinal && !waits;
   const below = waits ? await settings(request, found) : await failuresOf(request, found, state);
   const [list] = await ask(request, findListNames, state.list_ids);
-  const repeated = found.repeated
-    ? repeatedText(found, found.repeated, await search(request, findRepeated, found.id))
-    : '';
+  const several = found.repeated && state.is_kept ? await search(request, findRepeated, found.id) : undefined;
+  const repeated = repeatedText(found, several ? found.repeated! : 0, several?.groups ?? []);
   const cancel = linkButton('Cancel the import', `${pathOf(found)}/cancel`, 'danger outline', 'data-dialog');
   return {
     title: titleOf(found),
@@ -274,8 +276,8 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, state, list?.id, repeated)}
-        !${isFinal ? await importButton(request, found, state) : ''}
+        !${waits ? '' : outcomeOf(found, state, { list: list?.id, repeated, surplus: several?.surplus })}
+        !${isFinal ? await importButton(request, found, state, several?.surplus) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
       !${below} !${await foundChanges(request, found, found.changes ?? [])}`,
@@ -301,16 +303,16 @@ async function listsFor(request: FastifyRequest, state: ImportState): Promise<Ht
  * Returns the buttons that import a checked file, or lead back to its columns. Returns an empty string if the import is
  * not a finished check.
  */
-async function importButton(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
+async function importButton(request: FastifyRequest, found: Import, state: ImportState, surplus = 0): Promise<Html> {
   const { id, object, dry_run: isCheck, status } = found;
   if (!isCheck || status !== 'COMPLETED') return '';
   if (!state.is_kept) return html`<p>The file is no longer kept: !${link('upload it again', `${section}/new`)}.</p>`;
-  const written = found.created - (state.repeats.created ?? 0) + found.updated;
+  const written = found.created - surplus + found.updated;
   const label = `Import ${counted(written, nounOf(object)!, object)} now`;
   const body = html`!${written > 0 ? await listsFor(request, state) : quiet('Nothing of the file would be written.')}
     <div class="buttons">
       !${when(written > 0, html`<button name="do" value="import">${label}</button>`)}
-      !${when(found.format !== 'ndjson', '<button name="do" value="again" class="secondary outline">Change the columns</button>')}
+      <button name="do" value="again" class="secondary outline">Change the columns</button>
     </div>`;
   return html`<div class="card narrow">!${form(`${section}/${id}`, body, 'data-once')}</div>`;
 }
@@ -334,48 +336,54 @@ async function failuresOf(request: FastifyRequest, found: Import, state: ImportS
       <h2>Records to look at</h2>
       !${when(failed + warnings > 0, download)}
     </div>
-    !${state.anew ? '' : await lackingText(request, found)} !${failureTable(found, state, failures, wordsOf)}`;
+    !${state.second ? '' : await lackingText(request, found, state)} !${failureTable(found, state, failures, wordsOf)}`;
   return html`!${when(ofColumns, notice(sentence(ofColumns), 'busy'))} !${when(failures.length > 0, records)}
   !${cursorPager(request, nextCursor)}`;
 }
 
 /** Returns how many records lack the value by which an import finds stored ones, and the button that creates them. */
-async function lackingText(request: FastifyRequest, found: Import): Promise<Html> {
+async function lackingText(request: FastifyRequest, found: Import, state: ImportState): Promise<Html> {
   const { object, mode, match, status, dry_run: isCheck, created, updated } = found;
   if (status !== 'COMPLETED' || mode !== 'upsert' || match === null) return '';
   const number = await search(request, countLacking, found.id, match);
   const text = `${counted(number, 'record')} without ${matchWord(found)}, by which this import finds the ${object} that you have.`;
-  const button = html`<button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
+  const body = html`!${when(isCheck, await listsFor(request, state))}
+    <button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
   // The list may be new: it is created when the others are imported.
   const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these as new.';
-  return when(number > 0, notice(text, 'busy', later || form(pathOf(found), button, 'data-once')));
+  return when(number > 0, notice(text, 'busy', later || form(pathOf(found), body, 'data-once')));
 }
 
 const matchWord = ({ object, match }: Pick<Import, 'object' | 'match'>): string =>
   fieldWord(object, match ?? 'id').toLowerCase();
 
-/** Returns a link to the import from which the records of a copy are. */
-function originOf({ copy_of: id, copied_for }: Pick<ListedImport, 'copy_of' | 'copied_for'>): Html {
-  const text = copied_for === 'anew' ? 'from an import that left these out' : 'after an earlier check';
-  return id === null ? '' : html` · !${link(text, pathOf({ id }))}`;
+/** Returns a link to the import that has left out the records of this one. */
+const originOf = ({ first_id: id }: Pick<ListedImport, 'first_id'>): Html =>
+  id === null ? '' : html` · !${link('left out by another import', pathOf({ id }))}`;
+
+/** Returns what became of the records without the match value that an import left out. */
+function secondText({ second }: Pick<ListedImport, 'second'>): Html {
+  if (second === null) return '';
+  const what = second.created > 0 ? `${count(second.created)} were created as new` : 'some are in another import';
+  return html`Of those left out, !${link(what, pathOf(second))}.`;
 }
 
-/** Returns what became of the records without the match field that an import left out. */
-function anewText({ anew }: Pick<ListedImport, 'anew'>): Html {
-  const what = anew?.created ? `${count(anew.created)} were created as new` : 'some are in another import';
-  return anew === null ? '' : html`Of those left out, !${link(what, pathOf(anew))}.`;
+interface Outcome {
+  list: string | undefined;
+  repeated: string;
+  surplus: number | undefined;
 }
 
-function outcomeOf(found: Import, state: ImportState, list: string | undefined, repeated: string): Html {
+function outcomeOf(found: Import, state: ImportState, { list, repeated, surplus }: Outcome): Html {
   const { status, dry_run: isCheck, error, total, warnings } = found;
-  const counts = countsText({ ...found, repeats: state.repeats });
+  const counts = countsText(found, surplus);
   if (status === 'FAILED') return notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad');
   if (status !== 'COMPLETED') return when(status === 'CANCELLED', notice(counts, 'plain'));
-  const failed = found.failed - (state.anew?.created ?? 0);
+  const failed = found.failed - (state.second?.created ?? 0);
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = `${isCheck ? 'Checked. Nothing was written.' : 'The import is complete.'} ${counts}.`;
-  return html`!${notice(done, tone, html`!${anewText(state)} ${repeated}`)}!${isCheck ? '' : nextSteps(found, list)}`;
+  return html`!${notice(done, tone, html`!${secondText(state)} ${repeated}`)}!${isCheck ? '' : nextSteps(found, list)}`;
 }
 
 function nextSteps(found: Import, list = ''): Html {
@@ -397,18 +405,22 @@ function nextSteps(found: Import, list = ''): Html {
   return html`<p>Next: !${steps.filter(Boolean).join(' · ')}</p>`;
 }
 
-/** Returns how many records of an import were written or left out. */
-function countsText({ repeats, ...of }: Import & Pick<ListedImport, 'repeats'>): string {
-  if (of.total === null) return '';
-  const { created = 0, updated = 0, unchanged = 0 } = repeats;
-  const all = Object.entries({
-    new: of.created - created,
-    'repeated in the file': created + updated + unchanged,
-    changed: of.updated - updated,
-    'the same already': of.unchanged - unchanged,
-    'left out': of.failed,
-  });
+/**
+ * Returns how many records of an import were written or left out.
+ * @param surplus number of records of a check that come after one with the same value. The import does not create them.
+ * Undefined if that is not known any more: then it does not tell which would be new
+ */
+function countsText(of: Import, surplus?: number): string {
+  const { total, created, updated, unchanged, failed, warnings, dry_run: isCheck, repeated } = of;
+  if (total === null) return '';
+  const isKnown = !isCheck || surplus !== undefined || repeated === 0;
+  const written = {
+    new: Math.max(0, created - (surplus ?? 0)),
+    'repeated in the file': surplus ?? 0,
+    changed: updated,
+  };
+  const all = Object.entries({ ...(isKnown && { ...written, 'the same already': unchanged }), 'left out': failed });
   const texts = all.filter(([, number]) => number > 0).map(([word, number]) => `${count(number)} ${word}`);
-  const what = when(texts.length > 0, `: ${of.dry_run ? 'would be ' : ''}${texts.join(' · ')}`);
-  return `${counted(of.total, 'record')}${what}${when(of.warnings > 0, `, ${count(of.warnings)} with a value left out`)}`;
+  const what = when(texts.length > 0, `: ${isCheck ? 'would be ' : ''}${texts.join(' · ')}`);
+  return `${counted(total, 'record')}${what}${when(warnings > 0, `, ${count(warnings)} with a value left out`)}`;
 }

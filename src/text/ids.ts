@@ -9,9 +9,6 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
  */
 export const canonicalId = (text: string): string | undefined => (uuid.test(text) ? text.toLowerCase() : undefined);
 
-/** Returns when a UUIDv7 was made (milliseconds since 1970). */
-export const timeOf = (id: string): number => parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
-
 /**
  * Returns the strong entity tag of a record (RFC 9110 §8.8.3). It changes if any field changes.
  * @param record the record as sent in the response

@@ -1,6 +1,8 @@
-import type { Sql, Transaction, LockedId } from '../../database/db.ts';
-import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows } from './import-rows.ts';
-import { allImports, endImport, lockImport, lockNewImports } from './imports.ts';
+import type { Sql, Transaction, Locked, LockedId } from '../../database/db.ts';
+import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows, isLacking } from './import-rows.ts';
+import { allImports, createImport, endImport, lockImport, lockNewImports, secondMark } from './imports.ts';
+import type { ImportState } from './imports.ts';
+import { invalidValuesOf } from '../../files/encodings.ts';
 
 /**
  * Period after the end of an import in which its failed records are stored (SQL interval). Callers can read them for 30
@@ -22,7 +24,7 @@ export const findExpiredImports = (sql: Sql, limit: number): Promise<OwnedImport
   from imports
   where finished_at is null
     and status in ('UPLOADING', 'UPLOADED')
-    and created_at < now() - ${cancelWaitingAfter}::interval
+    and coalesce(due_at, created_at) < now() - ${cancelWaitingAfter}::interval
     and not ${isAwaited(sql)}
   limit ${limit}`;
 
@@ -68,13 +70,11 @@ const maxKept = 3;
  * of the oldest dry runs above `maxKept`.
  */
 export async function keepRows(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
-  const { repeated, surplus } = await countRepeated(sql, customerId, id);
   await sql`
     update imports
     set
       rows_kept_until = (select clock_timestamp()) + ${keptFor}::interval,
-      repeated = ${repeated},
-      repeats = ${sql.json({ created: surplus })}
+      repeated = ${await countRepeated(sql, customerId, id)}
     where customer_id = ${customerId}
       and id = ${id}`;
   await lockNewImports(sql, customerId);
@@ -127,14 +127,25 @@ export async function dropOverdueRows(sql: Transaction, customerId: string, id: 
   return overdue !== undefined && dropRows(sql, customerId, overdue.id);
 }
 
-/** Turns a dry run whose records are kept into a real import that waits for a worker. The caller enqueues a message. */
-export async function restartForReal(sql: Transaction, customerId: string, id: LockedId): Promise<void> {
+/**
+ * Begins a dry run again whose file and records are kept. `PENDING`: for real; the caller enqueues a message. `UPLOADED`:
+ * it waits for its start, so that its settings can change.
+ */
+export async function beginAgain(
+  sql: Transaction,
+  customerId: string,
+  id: LockedId,
+  status: 'PENDING' | 'UPLOADED',
+): Promise<void> {
   await clearMessages(sql, customerId, id);
+  const isRead = status === 'PENDING';
   await sql`
     update imports
     set
-      status = 'PENDING',
-      dry_run = false,
+      status = ${status},
+      dry_run = ${!isRead},
+      layout = case when ${isRead} then layout end,
+      total = case when ${isRead} then total end,
       rows_kept_until = null,
       done_line = 0,
       created = 0,
@@ -149,8 +160,50 @@ export async function restartForReal(sql: Transaction, customerId: string, id: L
       finished_at = null,
       purged_at = null,
       changes = '[]',
-      repeated = null,
-      repeats = '{}'
+      repeated = null
     where customer_id = ${customerId}
       and id = ${id}`;
+}
+
+/**
+ * Creates an import that waits for a worker, of the records which another one has left out because they lack the field by
+ * which it finds stored ones. It reads them in the same way. The caller enqueues a message.
+ * @returns its id; undefined if there are no such records
+ */
+export async function createSecondImport(
+  sql: Transaction,
+  customerId: string,
+  first: Locked<ImportState>,
+): Promise<string | undefined> {
+  const second = await createImport(sql, customerId, {
+    ...first,
+    mapping: first.mapping ?? {},
+    invalid_values: invalidValuesOf(first),
+    header: first.has_header,
+    mode: 'create',
+    match: null,
+    dry_run: false,
+    fingerprint: secondMark(first.id),
+  });
+  const { count: total } = await sql`
+    insert into import_rows (customer_id, import_id, line, cells)
+    select customer_id, ${second}::uuid, line, cells
+    from import_rows
+    where customer_id = ${customerId}
+      and import_id = ${first.id}
+      ${isLacking(sql, first.match!)}`;
+  await sql`
+    update imports
+    set
+      status = 'PENDING',
+      due_at = (select clock_timestamp()),
+      file_bytes = ${first.file_bytes},
+      line_count = ${first.line_count},
+      found_encoding = ${first.found_encoding},
+      has_mark = ${first.has_mark},
+      layout = ${first.layout ? sql.json(first.layout as never) : null},
+      total = ${total}
+    where customer_id = ${customerId}
+      and id = ${second}`;
+  return total > 0 ? second : undefined;
 }

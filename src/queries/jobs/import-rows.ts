@@ -157,21 +157,15 @@ export async function insertRows(
 const maxBytes = 4 * 1024 * 1024;
 
 /**
- * `all` records of an import, the `failed` ones with an error or a warning, or those that were left out only because they
- * lack the field by which the import finds stored records.
+ * Returns the SQL condition for records that were left out only because they lack the field by which their import finds
+ * stored ones.
  */
-export type ChosenRows = 'all' | 'failed' | { lacking: string };
-
-const isChosen = (sql: Queryable, chosen: ChosenRows) => {
-  if (chosen === 'all') return sql``;
-  return chosen === 'failed'
-    ? sql`and (error is not null or warning is not null)`
-    : sql`and error = ${`${chosen.lacking}: is missing`}`;
-};
+export const isLacking = (sql: Queryable, field: string) => sql`and error = ${`${field}: is missing`}`;
 
 /**
  * Returns the next records in the order of the file.
- * @param part `after`: line after which to begin; `limit`: maximum number of records
+ * @param part `after`: line after which to begin; `limit`: maximum number of records; `isFailed`: only those with an
+ *   error or a warning
  */
 export const readRows = (
   sql: Queryable,
@@ -180,9 +174,9 @@ export const readRows = (
   {
     after,
     limit,
-    chosen = 'all',
+    isFailed = false,
     bytes = maxBytes,
-  }: { after: number; limit: number; chosen?: ChosenRows; bytes?: number },
+  }: { after: number; limit: number; isFailed?: boolean; bytes?: number },
 ): Promise<ImportRecord[]> => sql`
   select line, cells, error, warning
   from (
@@ -193,7 +187,7 @@ export const readRows = (
       where customer_id = ${customerId}
         and import_id = ${importId}
         and line > ${after}
-        ${isChosen(sql, chosen)}
+        ${isFailed ? sql`and (error is not null or warning is not null)` : sql``}
       order by line
       limit ${limit}
     ) next
@@ -266,10 +260,12 @@ export async function deleteRows(
 const lastLine = 2_147_483_647;
 
 /**
- * Deletes the records of an ended import, except those with an error or a warning. Deletes at most `maxDeleted`.
+ * Deletes the file and the records of an ended import, except those with an error or a warning. Deletes at most
+ * `maxDeleted` records.
  * @returns true if some are left, which are deleted later
  */
 export async function dropRows(sql: Transaction, customerId: string, id: LockedId): Promise<boolean> {
+  await deleteFile(sql, customerId, id);
   const isMore = (await deleteRows(sql, customerId, id, { isDone: true })) === maxDeleted;
   await sql`
     update imports
@@ -287,28 +283,26 @@ const repeatedRows = (sql: Queryable, customerId: string, importId: string) => s
   group by match_hash | 1 -- the last bit tells that no record is stored
   having count(*) > 1`;
 
-/**
- * Returns how many match values several records of a dry run have, and how many records to create come after the first
- * one with their value (`surplus`).
- */
-export async function countRepeated(sql: Transaction, customerId: string, importId: string) {
-  const [row] = await sql<[{ repeated: number; surplus: number }]>`
-    select count(*) as repeated, coalesce(sum(surplus), 0)::integer as surplus
-    from (
-      select greatest(count(*) filter (where error is null and match_hash & 1 = 1) - 1, 0) as surplus
-      ${repeatedRows(sql, customerId, importId)}
-    ) values`;
-  return row;
+export async function countRepeated(sql: Transaction, customerId: string, importId: string): Promise<number> {
+  const [row] = await sql<[{ repeated: number }]>`
+    select count(*) as repeated
+    from (select match_hash | 1 ${repeatedRows(sql, customerId, importId)}) values`;
+  return row.repeated;
 }
 
-/** Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups. */
-export async function findRepeated(sql: Sql, customerId: string, importId: string): Promise<number[][]> {
-  const rows = await sql<{ lines: number[] }[]>`
-    select (array_agg(line order by line))[:10] as lines
+/**
+ * Returns the lines of the records of a dry run that find the same stored record: the first lines of the first groups.
+ * `surplus` is the number of records to create that come after the first one of their group.
+ */
+export async function findRepeated(sql: Sql, customerId: string, importId: string) {
+  const rows = await sql<{ lines: number[]; surplus: number }[]>`
+    select
+      (array_agg(line order by line))[:10] as lines,
+      (sum(greatest(count(*) filter (where error is null and match_hash & 1 = 1) - 1, 0)) over ())::integer as surplus
     ${repeatedRows(sql, customerId, importId)}
     order by min(line)
     limit 10`;
-  return rows.map(({ lines }) => lines);
+  return { groups: rows.map(({ lines }) => lines), surplus: rows[0]?.surplus ?? 0 };
 }
 
 /** Returns the number of records that were left out only because they lack this field. */
@@ -318,7 +312,7 @@ export async function countLacking(sql: Sql, customerId: string, importId: strin
     from import_rows
     where customer_id = ${customerId}
       and import_id = ${importId}
-      ${isChosen(sql, { lacking: field })}`;
+      ${isLacking(sql, field)}`;
   return row.rows;
 }
 

@@ -23,7 +23,6 @@ import {
 import type { Scope } from '../../schemas/scopes.ts';
 import { isAwaited, deleteFile, dropRows, namesNotes, type SeenMapping, type StoredFile } from './import-rows.ts';
 import { requireLists } from '../crm/list-members.ts';
-import { copyColumns, isFolded, type CopyState } from './import-copies.ts';
 import { isAfter, limitAndOffset, type PageById } from '../records/finders.ts';
 
 /**
@@ -120,9 +119,7 @@ export async function createImport(sql: Transaction, customerId: string, setting
   const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
   const { format = 'auto', encoding = 'auto', sheet = null } = settings;
   const listIds = await requireLists(sql, customerId, settings.list_ids);
-  const { waiting } = await countUnfinished(sql, customerId);
-  if (waiting >= maxWaitingImports)
-    throw conflict(`${maxWaitingImports} imports wait for their file or their start: start one, or cancel it`);
+  await requireFewWaiting(sql, customerId);
   const { actor, requestId = null } = originOf(sql);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
@@ -166,6 +163,31 @@ export async function findInterruptedImport(
   return found?.id;
 }
 
+/** Returns the fingerprint of the import that creates records which this one has left out. */
+export const secondMark = (id: string): Buffer => Buffer.from(`second of ${id}`);
+
+const firstIdOf = (sql: Queryable) => sql`substring(encode(i.fingerprint, 'escape') from '^second of (.{36})$')`;
+
+/** An import whose records another one has left out, or from which another one has created records. */
+export interface SecondState {
+  /** Import that has left out the records of this one. Null: they are from an upload. */
+  first_id: string | null;
+  /** Latest import that creates the records without the match value, unless it was cancelled or failed. */
+  second: Pick<Import, 'id' | 'status' | 'created'> | null;
+}
+
+const secondColumns = (sql: Queryable, customerId: string) => sql`
+  ${firstIdOf(sql)} as first_id,
+  (
+    select jsonb_build_object('id', s.id, 'status', s.status, 'created', s.created)
+    from imports s
+    where s.customer_id = ${customerId}
+      and s.fingerprint = convert_to('second of ' || i.id, 'UTF8')
+      and s.status not in ('CANCELLED', 'FAILED')
+    order by s.id desc
+    limit 1
+  ) as second`;
+
 interface Unfinished {
   waiting: number;
   running: number;
@@ -181,6 +203,15 @@ async function countUnfinished(sql: Transaction, customerId: string): Promise<Un
     where customer_id = ${customerId}
       and finished_at is null`;
   return row;
+}
+
+/**
+ * Checks that one more import can wait for its file or its start. Locks the creation and the start of imports.
+ * @throws DomainError `conflict` if the customer has `maxWaitingImports`
+ */
+export async function requireFewWaiting(sql: Transaction, customerId: string): Promise<void> {
+  if ((await countUnfinished(sql, customerId)).waiting >= maxWaitingImports)
+    throw conflict(`${maxWaitingImports} imports wait for their file or their start: start one, or cancel it`);
 }
 
 /**
@@ -233,7 +264,7 @@ export const listImports = (
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 
-export type ListedImport = Import & CopyState & { actor: EventActor | null };
+export type ListedImport = Import & SecondState & { actor: EventActor | null };
 
 /**
  * Returns a page of imports, newest first, one for each file. What became of a check, or of records that an import left
@@ -246,12 +277,12 @@ export const listImportedFiles = (
   paginate: PageById | undefined,
   forUser?: string,
 ): Promise<ListedImport[]> => sql`
-  select ${projection(sql)}, i.actor, ${copyColumns(sql, customerId)}
+  select ${projection(sql)}, i.actor, ${secondColumns(sql, customerId)}
   from imports i
   where i.customer_id = ${customerId}
     ${isFor(sql, forUser)}
     and ${isAfter(sql, 'i.id', paginate)}
-    and not ${isFolded(sql, customerId)}
+    and not (i.status = 'COMPLETED' and ${firstIdOf(sql)} is not null)
   order by i.id desc
   ${limitAndOffset(sql, paginate)}`;
 
@@ -289,7 +320,7 @@ const settingColumns = (sql: Queryable) => sql`
   remembered, invalid_values, ignore_unknown, has_header, list_ids, takes_notes as "takesNotes"`;
 
 export interface ImportState
-  extends ImportSettings, StoredFile, CopyState, Pick<Import, 'name' | 'status' | 'total' | 'failed' | 'warnings'> {
+  extends ImportSettings, StoredFile, SecondState, Pick<Import, 'name' | 'status' | 'total' | 'failed' | 'warnings'> {
   is_kept: boolean;
   is_awaited: boolean;
   is_automatic: boolean;
@@ -306,7 +337,7 @@ const stateColumns = (sql: Queryable, customerId: string) => sql`
   coalesce(i.rows_kept_until > now() or (i.rows_kept_until is not null and ${isAwaited(sql, sql`i`, customerId)}), false) as is_kept,
   ${isAwaited(sql, sql`i`, customerId)} as is_awaited, i.is_automatic, i.upload, i.file_bytes, i.line_count, i.layout,
   coalesce(i.finished_at <= now() - ${readable}::interval, false) as is_expired,
-  ${copyColumns(sql, customerId)},
+  ${secondColumns(sql, customerId)},
   ${settingColumns(sql)}`;
 
 /** Locks an import, so that workers cannot write its records. Otherwise as `requireImportState`. */
@@ -374,7 +405,7 @@ type ImportEnding = { status: 'COMPLETED' | 'CANCELLED'; error?: undefined } | {
 
 /**
  * Ends an import, and records the event. Deletes the file, and all records without an error or a warning.
- * @param ending `keepsRows`: true keeps the records
+ * @param ending `keepsRows`: true keeps the file and the records
  * @param deferred given if the transaction also writes records: the event then comes after their events
  */
 export async function endImport(
@@ -398,12 +429,11 @@ export async function endImport(
   const event = { type: 'import.ended', data: ended, origin } as const;
   if (deferred) deferred.event(event);
   else addToJournal(sql, customerId, [event]);
-  await deleteFile(sql, customerId, id);
   if (!keepsRows) await dropRows(sql, customerId, id);
   afterCommit(sql, () => finishedJobs.inc({ type: 'import', status }));
 }
 
-export interface ImportRow extends ImportSettings, StoredFile, Pick<CopyState, 'repeats'> {
+export interface ImportRow extends ImportSettings, StoredFile {
   type: 'import';
   customer_id: string;
   /** Columns of a CSV file. Null for NDJSON, and until the header has been read. */
@@ -415,7 +445,6 @@ export interface ImportRow extends ImportSettings, StoredFile, Pick<CopyState, '
   warnings: number;
   change_count: number;
   failures: number;
-  started_at: string;
   /** Actor that created the import. Null for imports from before release 1.1.0. */
   actor: EventActor | null;
   request_id: string | null;
@@ -423,32 +452,30 @@ export interface ImportRow extends ImportSettings, StoredFile, Pick<CopyState, '
 
 export const importColumns = (sql: Queryable) => sql`
   'import' as type, customer_id, id, upload, file_bytes, layout, done_line, total, warnings, failures, actor,
-  repeats, started_at, request_id, jsonb_array_length(changes) as change_count,
+  request_id, jsonb_array_length(changes) as change_count,
   ${settingColumns(sql)}`;
 
 export async function endReading(
   sql: Transaction,
   customerId: string,
-  { id, layout, total }: Locked<Pick<ImportRow, 'layout' | 'total'>>,
+  { id, layout, total, dry_run }: Locked<Pick<ImportRow, 'layout' | 'total' | 'dry_run'>>,
 ): Promise<void> {
   await sql`
     update imports
     set layout = ${layout ? sql.json(layout as never) : null}, total = ${total}, failures = 0
     where customer_id = ${customerId}
       and id = ${id}`;
-  await deleteFile(sql, customerId, id);
+  // The columns of a checked file can be changed.
+  if (!dry_run) await deleteFile(sql, customerId, id);
 }
 
 export type ImportCounts = Pick<Import, 'created' | 'updated' | 'unchanged' | 'failed' | 'warnings'>;
-
-type Written = ImportCounts &
-  Pick<ImportRow, 'repeats'> & { line: number; changes?: readonly ImportChange[] | undefined };
 
 export async function saveWritten(
   sql: Transaction,
   customerId: string,
   id: LockedId,
-  { line, changes = [], repeats, ...counts }: Written,
+  { line, changes = [], ...counts }: ImportCounts & { line: number; changes?: readonly ImportChange[] | undefined },
 ): Promise<number> {
   const [row] = await sql<[{ processed: number }]>`
     update imports
@@ -459,7 +486,6 @@ export async function saveWritten(
       unchanged = unchanged + ${counts.unchanged},
       failed = failed + ${counts.failed},
       warnings = warnings + ${counts.warnings},
-      repeats = ${sql.json(repeats)},
       ${changes.length > 0 ? sql`changes = changes || ${sql.json(changes as never)},` : sql``}
       failures = 0
     where customer_id = ${customerId}

@@ -57,7 +57,9 @@ test('a field can have the name of a member that all objects have', async () => 
   const done = await importFile(app, customer, created, file);
   expect(done).toMatchObject({ status: 'COMPLETED', created: 2, warnings: 0 });
   const stored = await customOf();
-  expect(new Set(stored.map((fields) => JSON.stringify(fields)))).toEqual(new Set(['{"a":"b"}', '{"constructor":"c"}']));
+  expect(new Set(stored.map((fields) => JSON.stringify(fields)))).toEqual(
+    new Set(['{"a":"b"}', '{"constructor":"c"}']),
+  );
 });
 
 const wrong = fileOf('Ada,ada@example.com,many,perhaps,soon,no site,x,Bronze');

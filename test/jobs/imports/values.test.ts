@@ -226,7 +226,7 @@ describe('a dry run that has ended', () => {
     expect((await app.owner`select from import_rows where import_id = ${done.id}`).count).toBe(2);
   });
 
-  test('keeps its records for 24 hours, the latest three of a customer, and not of a failed one', async () => {
+  test('keeps its file and records for 24 hours, the latest three of a customer, and not of a failed one', async () => {
     const ids: string[] = [];
     for (let i = 0; i < 4; i += 1)
       ids.push((await importFile(app, customer, { ...created, dry_run: true }, `${file}Cy,cy@example.com,\n`)).id);
@@ -236,14 +236,20 @@ describe('a dry run that has ended', () => {
       (
         await app.owner`select distinct import_id from import_rows where customer_id = ${customer.id} and error is null and warning is null order by 1`
       ).map((row) => row['import_id']);
-    expect(await kept()).toEqual(ids.slice(1));
+    const files = async () =>
+      (await app.owner`select import_id from import_chunks where customer_id = ${customer.id} order by 1`).map(
+        (row) => row['import_id'],
+      );
+    expect([await kept(), await files()]).toEqual([ids.slice(1), ids.slice(1)]);
     expect((await startForReal(ids[0]!)).status).toBe(409);
     expect((await startForReal(failed.id)).status).toBe(409);
     await app.owner`update imports set rows_kept_until = now() - interval '1 s' where id = ${ids[1]!}`;
     expect((await startForReal(ids[1]!)).status).toBe(409);
     await sweepJobs(contextOf(app), {});
-    expect(await kept()).toEqual(ids.slice(2));
+    expect([await kept(), await files()]).toEqual([ids.slice(2), ids.slice(2)]);
     expect((await startForReal(ids[2]!)).status).toBe(200);
+    await workAtAll(app, customer);
+    expect(await files()).toEqual(ids.slice(3));
   });
 });
 
