@@ -86,10 +86,16 @@ export const countAgain = (sql: Transaction, customerId: string): Promise<void> 
 async function makeDue(sql: Transaction, customerId: string, which: Fragment): Promise<void> {
   // What was never counted is due, and has nothing to show. The time changes in any case, so a count that is running sees
   // that it must be followed by another one.
+  // Due since a minute, so that a caller whose transaction has begun earlier sees that it is due, too.
   // A distributed database refuses an update that computes a time from a column of its table.
   const { count: kinds } = await sql`
     with due as (
-      select kind, least(counted_at, now() - ${recountAfter}::interval) - interval '1 millisecond' as counted_at
+      select
+        kind,
+        least(
+          counted_at - interval '1 millisecond',
+          now() - ${recountAfter}::interval - interval '1 minute'
+        ) as counted_at
       from duplicate_counts
       where customer_id = ${customerId}
         and ${which}
