@@ -364,7 +364,8 @@ const originOf = ({ first_id: id }: Pick<ListedImport, 'first_id'>): Html =>
 /** Returns what became of the records without the match value that an import left out. */
 function secondText({ second }: Pick<ListedImport, 'second'>): Html {
   if (second === null) return '';
-  const what = second.created > 0 ? `${count(second.created)} were created as new` : 'some are in another import';
+  const what =
+    second.created > 0 ? `${counted(second.created, 'was', 'were')} created as new` : 'some are in another import';
   return html`Of those left out, !${link(what, pathOf(second))}.`;
 }
 
