@@ -3,6 +3,9 @@ import { findApiKey, listApiKeys } from '../queries/accounts/api-keys.ts';
 import { listApprovals, requireApproval, requirePending } from '../queries/accounts/approvals.ts';
 import { decideCall } from '../plugins/approvals.ts';
 import { approvalHours, type Approval, type ListedApproval, type AuditEvent, type Role } from '../schemas/accounts.ts';
+import type { BatchBody } from '../schemas/batches.ts';
+import type { EnrichContacts, Merge } from '../schemas/clean-data.ts';
+import type { UnlockSelectedContacts, VerifyEmail } from '../schemas/jobs.ts';
 import type { DeclaredType } from '../schemas/wire.ts';
 import { forAdmins, addPage, formRoutes, listPage, type FormPage } from './base/layout.ts';
 import { filterChoice, filters, pageOf } from './base/forms.ts';
@@ -118,18 +121,7 @@ async function showOne(request: FastifyRequest): Promise<FormPage> {
  * Body of a call that waits for approval. It fits the schema of its route, but the items of a batch are not checked
  * yet.
  */
-interface SentBody {
-  id?: string;
-  merge_ids?: string[];
-  ids?: string[];
-  contact_ids?: string[];
-  purge?: boolean;
-  overwrite?: boolean;
-  match?: string;
-  items?: unknown[];
-  emails?: { email: string }[];
-  filters?: Record<string, unknown>;
-}
+type SentBody = Partial<Merge & BatchBody & UnlockSelectedContacts & EnrichContacts & VerifyEmail>;
 
 /** The record that a call changes: its name in words and the path of its pages, by the part of the URL before its id. */
 const targets: Readonly<Record<string, readonly [name: string, section: string]>> = {

@@ -11,6 +11,7 @@ import { listUsers } from '../queries/accounts/users.ts';
 import type { User } from '../schemas/accounts.ts';
 import { eventNouns, type Change, type EventActor, type EventNoun } from '../schemas/events.ts';
 import type { Detail } from '../schemas/opportunities.ts';
+import { recordScopes } from '../schemas/scopes.ts';
 import { allJobs, finalStatuses, type Job } from '../schemas/jobs.ts';
 import type { PhoneNumber } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
@@ -25,14 +26,7 @@ import { isInstant } from '../schemas/formats.ts';
 
 const section = '/app/deleted';
 
-export const plurals = {
-  contact: 'contacts',
-  company: 'companies',
-  list: 'lists',
-  product: 'products',
-  opportunity: 'opportunities',
-  activity: 'activities',
-} as const satisfies Record<EventNoun, string>;
+export const plurals = { ...recordScopes, list: 'lists' } as const satisfies Record<EventNoun, string>;
 
 export async function changes(app: FastifyInstance): Promise<void> {
   addPage(app, '/deleted', forMembers, async (request) => {

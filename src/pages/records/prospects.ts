@@ -226,7 +226,7 @@ function unlocking(app: FastifyInstance): void {
     const { type, body } = unlock;
     const fault = faultOf(unlock);
     const price = fault ? undefined : await priceFor(request, type, body);
-    const makesContacts = request.method !== 'POST' || body.sync_crm === true;
+    const makesContacts = request.method !== 'POST' || body.sync_crm;
     const { total_records = Infinity, ids = [] } = body as Partial<UnlockContacts & UnlockSelectedContacts>;
     const number = Math.min(total_records, price?.matches ?? 0);
     const kept = { ...view, do: text(fields, 'do'), number: text(fields, 'number'), id: ids };
@@ -255,14 +255,12 @@ function unlocking(app: FastifyInstance): void {
 
 const schemaOf = { unlock_contacts: UnlockContacts, unlock_selected_contacts: UnlockSelectedContacts };
 
-type Unlock =
-  | { type: 'unlock_contacts'; body: UnlockContacts }
-  | { type: 'unlock_selected_contacts'; body: UnlockSelectedContacts };
+type Unlock = Awaited<ReturnType<typeof unlockOf>>;
 
-async function unlockOf(fields: Fields): Promise<Unlock> {
+async function unlockOf(fields: Fields) {
   const sync_crm = text(fields, 'sync_crm') === '1';
   if (text(fields, 'do') !== 'first')
-    return { type: 'unlock_selected_contacts', body: { ids: idsIn(fields, 'id', maxChosen), sync_crm } };
+    return { type: 'unlock_selected_contacts', body: { ids: idsIn(fields, 'id', maxChosen), sync_crm } } as const;
   const filters = await filtersOf(viewOf(fields));
-  return { type: 'unlock_contacts', body: { filters, total_records: integer(fields, 'number'), sync_crm } };
+  return { type: 'unlock_contacts', body: { filters, total_records: integer(fields, 'number'), sync_crm } } as const;
 }
