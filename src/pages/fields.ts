@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { actorOf } from '../plugins/auth.ts';
 import { statuses } from '../plugins/error-handler.ts';
-import { validationFailed } from '../errors.ts';
 import { declareField, removeDeclaration } from '../queries/accounts/customers.ts';
 import { listCustomFields, listDeclared } from '../queries/records/custom-fields.ts';
 import { builtInFields } from '../schemas/fields.ts';
@@ -122,9 +121,8 @@ async function save(request: FastifyRequest, object: DeclaredObject): Promise<st
   // The API takes more. These need no quotes in files and programs.
   if (!found && !stored && !/^(?!__proto__$)[\p{L}\p{N}_-]{1,64}$/u.test(key) && given + label !== '')
     faults.push({ path: '/key', message: 'use letters, digits and _ only, at most 64, such as start_date' });
-  if (faults.length > 0) throw validationFailed(faults);
   const body = { type, ...(label === '' ? {} : { label }), ...(choices.length > 0 && { choices }) };
-  requireValid(Declaration, body);
+  requireValid(Declaration, body, faults);
   await db.transaction(async (sql) => {
     const others = (await listDeclared(sql, caller.customerId, object)).filter((one) => one.key !== stored?.key);
     const known = [...builtInOf(object), ...others];
