@@ -5,6 +5,7 @@ import { listContacts, previewRules } from '../../queries/crm/contacts.ts';
 import { createList, deleteList, findList, findListNamed, listLists, listTag } from '../../queries/crm/lists.ts';
 import { updateList } from '../../queries/crm/lists.ts';
 import { contactFilterFields, type ContactDetail } from '../../schemas/contacts.ts';
+import type { Fault } from '../../errors.ts';
 import { ListCreate, ListPatch, ruleFields, ruleLimits, ruleOperators } from '../../schemas/lists.ts';
 import type { List, RuleGiven, Rule, RuleOperator } from '../../schemas/lists.ts';
 import { forMembers, forAdmins, addPage, question, listPage, jobPath } from '../base/layout.ts';
@@ -13,7 +14,7 @@ import { differing, rowAct, rowEditor, option, textArea, type Choice, type Choic
 import { startOnce, priceFor, fieldsOf, text, integer, idOf, isAdmin, required, placeIn } from '../base/requests.ts';
 import { ask, queryOf, requireValid, linesIn, unchanged, asSentBack, rowsIn, type Faults } from '../base/requests.ts';
 import { when, quiet, empty, linkButton, html, link, twoLines, moment, count, counted, notice } from '../base/html.ts';
-import { dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
+import { bullets, dayOf, startOf, endOf, readDay, pathWith, type Html, type Column } from '../base/html.ts';
 import { nameOfContact, peopleOfCompanies } from './kinds.ts';
 import { editLinks, editor, isPreview, nameTaken, usersOf, declaredFor, type Draft, type EditForm } from './editor.ts';
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
@@ -192,15 +193,14 @@ function draftOf(fields: ReturnType<typeof fieldsOf>) {
 async function listOf(request: FastifyRequest, stored: List | undefined): Promise<Draft> {
   const draft = draftOf(fieldsOf(request));
   const known = await knownFor(request);
-  const faults: { path: string; message: string }[] = [];
+  const faults: Fault[] = [];
   const rules: RuleGiven[] = [];
   for (const rule of draft.rules.flatMap(rulesOf)) {
+    const refuse: Refuse = (message) => faults.push({ path: `/rules/${rules.length}`, message });
+    if (rule.field === '') refuse(`choose a field for “${rule.value}”`);
     // What is wrong with the shape of a rule is said by the validation.
     const isKnown = typeOf(rule.field) !== undefined && ruleOperators.includes(rule.operator);
-    const read = isKnown ? await readRule(rule, stored?.rules ?? [], known) : { value: rule.value };
-    const fault = rule.field === '' ? `choose a field for “${rule.value}”` : 'fault' in read && read.fault;
-    if (fault) faults.push({ path: `/rules/${rules.length}`, message: fault });
-    rules.push({ ...rule, ...('value' in read && read) });
+    rules.push(isKnown ? { ...rule, value: await readRule(rule, stored?.rules ?? [], known, refuse) } : rule);
   }
   const given = {
     // Rules can be tried before the list has a name.
@@ -240,10 +240,8 @@ async function previewOf(request: FastifyRequest, stored: List | undefined): Pro
   if (rules.length === 0) return notice('Without rules, contacts are put into the list by hand.', 'busy');
   const { total, newest } = await ask(request, previewRules, rules, maxCounted, 5);
   const contacts = total === 1 ? '1 contact matches' : `${numberOf(total)} contacts match`;
-  const names = newest.map((one) => html`<li>${[nameOfContact(one), one.job_title].filter(Boolean).join(' · ')}</li>`);
-  const list = html`<ul>
-    !${names} !${when(total > newest.length, '<li>and others</li>')}
-  </ul>`;
+  const names = newest.map((one) => html`${[nameOfContact(one), one.job_title].filter(Boolean).join(' · ')}`);
+  const list = bullets(total > newest.length ? [...names, 'and others'] : names);
   return notice(`${contacts} these rules now.`, 'busy', when(total > 0, list));
 }
 
@@ -352,7 +350,8 @@ function rulesOf(rule: RuleGiven): RuleGiven[] {
 
 type Condition = Omit<RuleGiven, 'logic_operator'>;
 
-type Read = { value: string } | { fault: string };
+/** Is called with what is wrong with a rule. */
+type Refuse = (message: string) => void;
 
 const whole: ReadonlySet<RuleOperator> = new Set(['equals', 'not_equals', 'in', 'not_in']);
 
@@ -416,42 +415,46 @@ function boundOf(operator: RuleOperator, day: string): string | undefined {
  * Reads a rule's value as users write it.
  * @param stored current rules of the list. A rule that was not edited keeps its stored value
  */
-async function readRule(given: Condition, stored: readonly Rule[], known: Known): Promise<Read> {
+async function readRule(given: Condition, stored: readonly Rule[], known: Known, refuse: Refuse): Promise<string> {
   const { field, operator, value } = given;
   const alike = stored.filter((rule) => rule.field === field && rule.operator === operator);
   const shownOf = (rule: Condition): Condition => ({ ...rule, value: asSentBack(valueText(rule, known)).trim() });
   const sorted = (rule: Condition): string => JSON.stringify(partsOf(rule).toSorted());
   const sent = sorted({ ...given, value: asSentBack(value) });
   const same = alike.find((rule) => sorted(shownOf(rule)) === sent);
-  if (same || isEmptiness(operator)) return { value: same?.value ?? value };
+  if (same || isEmptiness(operator)) return same?.value ?? value;
   // Stored values stay as they are beside further ones, whatever they are.
   const kept = new Map(alike.flatMap((rule) => partsOf(shownOf(rule)).map((part, i) => [part, partsOf(rule)[i]!])));
   // A value can have a semicolon where commas separate.
   const parts = partsOf(given, value.includes(',') ? /[,\n]/ : separators).filter(Boolean);
-  if (parts.length === 0) return { fault: 'give a value, or choose “is empty”' };
-  const read = await Promise.all(
-    parts.map(async (part): Promise<Read> => {
-      const own = isPlural(operator) ? kept.get(part) : undefined;
-      return own === undefined ? readOne({ field, operator, value: part }, known) : { value: own };
-    }),
-  );
-  const wrong = read.find((one) => 'fault' in one);
-  return wrong ?? { value: read.map((one) => ('value' in one ? one.value : '')).join(', ') };
+  if (parts.length === 0) refuse('give a value, or choose “is empty”');
+  const read = parts.map(async (part) => {
+    const own = isPlural(operator) ? kept.get(part) : undefined;
+    return own ?? readOne({ field, operator, value: part }, known, refuse);
+  });
+  return (await Promise.all(read)).join(', ');
 }
 
-async function readOne({ field, operator, value }: Condition, known: Known): Promise<Read> {
+async function readOne({ field, operator, value }: Condition, known: Known, refuse: Refuse): Promise<string> {
   const type = typeOf(field);
-  const read = (found: string | false | undefined, what: string): Read =>
-    found ? { value: found } : { fault: `“${value}” is not ${what}` };
+  const read = (found: string | false | undefined, what: string): string => {
+    if (!found) refuse(`“${value}” is not ${what}`);
+    return found || value;
+  };
   if (type === 'uuid' && field !== 'assigned_to') return read(canonicalId(value) && value, 'an id');
-  if (type === 'instant') return readMoment(value, operator);
+  if (type === 'instant' && !isInstant(value)) {
+    const day = readDay(value);
+    const bound = day && boundOf(operator, day);
+    if (day && !bound) refuse('choose “is on or after” or “is on or before” for a date');
+    return bound ?? read(day, 'a clear date: write it as 2026-11-25');
+  }
   if (type === 'integer') return read(/^[+-]?\d{1,9}$/.test(value) && value, 'a whole number');
   const own = /contains|_with/.test(operator) ? undefined : ownReaders[declaredType(field, known) ?? 'text'];
   if (own) return read(own[0](value), own[1]);
-  if (!whole.has(operator)) return { value };
+  if (!whole.has(operator)) return value;
   if (field === 'location_country') return read((await countryCodes())(value), 'a country');
   const choices = choicesOf(field, known);
-  if (!choices) return { value };
+  if (!choices) return value;
   const all = field === 'assigned_to' ? [...choices, ...known.addresses] : choices;
   const chosen = all.find(([name, word]) => [name, word.toLowerCase()].includes(value.toLowerCase()));
   const words = choices.slice(0, maxNamed).map(([, word]) => word);
@@ -463,14 +466,6 @@ const ownReaders: Partial<Record<DeclaredType, [(text: string) => string | undef
   number: [(text) => clearNumber(text)?.toString(), 'a clear number: write it as 1249.50'],
   date: [readDay, 'a clear date: write it as 2026-11-25'],
 };
-
-function readMoment(text: string, operator: RuleOperator): Read {
-  if (isInstant(text)) return { value: text };
-  const day = readDay(text);
-  if (day === undefined) return { fault: `“${text}” is not a clear date: write it as 2026-11-25` };
-  const value = boundOf(operator, day);
-  return value === undefined ? { fault: 'choose “is on or after” or “is on or before” for a date' } : { value };
-}
 
 function ruleText(rule: Condition, known: Known): string {
   const word = comparisonWord(kindOf(rule.field, known), rule.operator);
