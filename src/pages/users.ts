@@ -1,6 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { setRole, issueLink, deactivateUnlessLastAdmin, inviteUser, logIn } from '../accounts/users.ts';
-import type { Transaction } from '../database/db.ts';
 import { replacePassword, redeemLink, requireLink, type IssuedLink } from '../accounts/users.ts';
 import { DomainError, Unauthorized, type Fault } from '../errors.ts';
 import { publicUrl } from '../process/config.ts';
@@ -45,12 +44,10 @@ export async function users(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/users/new', forAdmins, {
     show: showNew,
     act: async (request) => {
-      const { name, email, role } = textsIn(fieldsOf(request), 'name', 'email', 'role');
-      const given = { name, email, role: role as Role };
+      const given = textsIn(fieldsOf(request), 'name', 'email', 'role') as UserCreate;
       requireValid(UserCreate, given);
       const { customerId } = request.caller;
-      const invite = (sql: Transaction) => inviteUser(sql, customerId, given, actorOf(request));
-      return showLink(request, await once(request, invite));
+      return showLink(request, await once(request, (sql) => inviteUser(sql, customerId, given, actorOf(request))));
     },
   });
 
@@ -181,7 +178,7 @@ function loginAndPasswordPages(app: FastifyInstance): void {
   addAction(app, '/logout', forMembers, async (request, reply) => {
     await request.db.transaction((sql) => deleteSession(sql, sessionOf(request), actorOf(request)));
     void reply.clearCookie(cookies.session, cookies.attributes);
-    return '/app/login?out=1';
+    return '/app/login?done=out';
   });
 
   formRoutes(app, '/password', forMembers, {
@@ -210,37 +207,34 @@ function loginAndPasswordPages(app: FastifyInstance): void {
     },
   };
 
-  addPage(app, '/link/:link', limited, (request) => showSetting(request, (request.params as { link: string }).link));
+  addPage(app, '/link/:link', limited, (request) =>
+    showSetting(request, (request.params as { link: string }).link).catch(ended(request)),
+  );
 
   // The form does not name the link in its address, and the link's page tells no other where it is.
   addAction(app, '/link', limited, async (request) => {
     const fields = fieldsOf(request);
     const [link, password] = [text(fields, 'link'), text(fields, 'new_password')];
-    try {
+    const set = async () => {
       requireValid(PasswordByLink, { new_password: password }, passwordFaults(fields));
       await attempts.run(request.address, 'link', () => redeemLink(request.db, link, password, request.address));
-      return '/app/login?set=1';
-    } catch (error) {
-      return error instanceof Unauthorized ? ended(request, error) : showSetting(request, link, refusalOf(error));
-    }
+      return '/app/login?done=set';
+    };
+    const shownAgain = (error: unknown) => showSetting(request, link, refusalOf(error));
+    return set().catch(shownAgain).catch(ended(request));
   });
 
   /** Shows the form on which a user sets a password. Opening it does not use up the link. */
   async function showSetting(request: FastifyRequest, link: string, refused = notSent): Promise<Page> {
-    try {
-      const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
-      const page: FormPage = {
-        title: 'Set your password',
-        lead: html`For ${user.email}. You log in with it afterwards.`,
-        action: '/app/link',
-        isNarrow: true,
-        body: html`!${hidden({ link })} !${passwordForm(refused.faults, user.email, 'Set the password')}`,
-      };
-      return formPage(request, page, refused);
-    } catch (error) {
-      if (error instanceof Unauthorized) return ended(request, error);
-      throw error;
-    }
+    const { user } = await attempts.run(request.address, 'link', () => requireLink(request.db, link));
+    const page: FormPage = {
+      title: 'Set your password',
+      lead: html`For ${user.email}. You log in with it afterwards.`,
+      action: '/app/link',
+      isNarrow: true,
+      body: html`!${hidden({ link })} !${passwordForm(refused.faults, user.email, 'Set the password')}`,
+    };
+    return formPage(request, page, refused);
   }
 }
 
@@ -253,12 +247,8 @@ function wrongPassword(request: FastifyRequest, error: unknown, faults: Faults):
 
 function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
   const [query, sent] = [queryOf(request), fieldsOf(request)];
-  const messages = [
-    query['ended'] && notice('Your session has ended. Log in again to continue.', 'warning'),
-    query['out'] && notice('You are logged out.'),
-    query['set'] && notice('Your password is set. Log in with it.'),
-  ];
-  const message = messages.find(Boolean);
+  const ended = when(query['ended'], notice('Your session has ended. Log in again to continue.', 'warning'));
+  const done = { out: 'You are logged out.', set: 'Your password is set. Log in with it.' };
   const { input } = controlsFor({ email: text(sent, 'email').trim() }, faults);
   // After a wrong password the address is filled in.
   const more = (name: string, focused: boolean) => html`autocomplete="${name}" required !${when(focused, 'autofocus')}`;
@@ -272,9 +262,8 @@ function showLogin(request: FastifyRequest, { faults }: Refused): FormPage {
       'Ask an admin of your company. Under “Users”, an admin makes a link for you, with which you set a new password. If you are the only admin, ask whoever runs this service.',
     ),
   )}`;
-  const lead = faults[''] || message ? '' : "Your company's contacts, deals and prospects.";
-  const above = faults[''] ? '' : (message ?? '');
-  return { title: 'Log in', above, lead, action: '/app/login', body, isNarrow: true };
+  const lead = faults[''] || ended || query['done'] ? '' : "Your company's contacts, deals and prospects.";
+  return { title: 'Log in', done, above: ended, lead, action: '/app/login', body, isNarrow: true };
 }
 
 function passwordFaults(fields: Fields): Fault[] {
@@ -308,12 +297,16 @@ const showPassword = (request: FastifyRequest, { faults }: Refused): FormPage =>
   isNarrow: true,
 });
 
-function ended(request: FastifyRequest, { reason }: Unauthorized): Page {
-  request.log.info({ credential: 'link', reason }, 'refused');
-  return {
-    title: 'This link does not work any more',
-    status: 404,
-    body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
-      <p><a href="/app/login">Log in</a></p>`,
+/** Returns a handler of errors that shows that a link does not work. Throws every other error again. */
+const ended =
+  (request: FastifyRequest) =>
+  (error: unknown): Page => {
+    if (!(error instanceof Unauthorized)) throw error;
+    request.log.info({ credential: 'link', reason: error.reason }, 'refused');
+    return {
+      title: 'This link does not work any more',
+      status: 404,
+      body: html`<p>It was used, or replaced by a newer one, or is too old. Ask an admin of your team for a new one.</p>
+        <p><a href="/app/login">Log in</a></p>`,
+    };
   };
-}

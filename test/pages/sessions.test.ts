@@ -122,7 +122,7 @@ test('a session that is missing leads to the login without that message', async 
 test('a session ends with the logout, and its token works nowhere any more', async () => {
   const visitor = await visitorOf(app.fastify, await customer());
   const token = visitor.cookies.get('session')!;
-  expect((await visitor.submit('/app/keys', {}, '/app/logout')).location).toBe('/app/login?out=1');
+  expect((await visitor.submit('/app/keys', {}, '/app/logout')).location).toBe('/app/login?done=out');
   expect(visitor.cookies.has('session')).toBe(false);
   visitor.cookies.set('session', token);
   expect((await visitor.get('/app/keys')).status).toBe(303);
