@@ -215,7 +215,7 @@ const outcomes = { OPEN: 'expected to close', WON: badge('won', 'good'), LOST: b
 async function showOne(request: FastifyRequest, refused: Refused): Promise<Page> {
   const found = await requireOpportunity(request);
   const { contacts_ids, company_id, details, description, priority } = found;
-  const [pipelines, contacts, companies, users] = await Promise.all([
+  const [pipelines, contacts, [company], users] = await Promise.all([
     pipelinesFor(request, found.stage_id),
     search(request, findContacts, contacts_ids.slice(0, 100)),
     company_id === null ? [] : lookUp(request, findCompanies, [company_id]),
@@ -226,7 +226,6 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
   const stageNames = pipelines.flatMap(({ id, name, stages }) =>
     stages.map((one) => [one.id, id === pipeline.id ? one.name : `${one.name} (${name})`] as const),
   );
-  const [company] = companies;
   const [first, ...others] = contacts_ids;
   const here = `${section}/${found.id}`;
   const happened = await workplaceOf(request, {

@@ -94,20 +94,25 @@ export function closing(pipelines: readonly Pipeline[], stageId: string, planned
   return stage && stage.status !== 'OPEN' && dayOf(planned) > today() ? { close_date: startOf(today()) } : {};
 }
 
-type Create = (sql: Transaction) => Promise<string>;
-
 interface Reading {
   request: FastifyRequest;
   pipelines: readonly Pipeline[];
   faults: Fault[];
   /** Records that are created together with the opportunity. Until then, `id` stands for them in the body. */
-  made: Map<string, { id: string; create: Create }>;
+  made: Map<string, { id: string; create: (sql: Transaction) => Promise<string> }>;
 }
 
-/** Makes a record together with the opportunity. @param asked its schema, and its body */
-function add({ made, faults }: Reading, path: string, name: string, asked: [object, object], create: Create): string {
-  const faulty = [...findUnstorableText(name), ...compile(asked[0]).faultsOf(asked[1], formMessage)];
+const kinds = {
+  '/company': { schema: CompanyCreate, write: companyWrites.create },
+  '/products': { schema: ProductCreate, write: productWrites.create },
+};
+
+/** Makes a record together with the opportunity. */
+function add({ request, made, faults }: Reading, path: keyof typeof kinds, name: string, body: object): string {
+  const { schema, write } = kinds[path];
+  const faulty = [...findUnstorableText(name), ...compile(schema).faultsOf(body, formMessage)];
   faults.push(...faulty.map(({ message }) => ({ path, message: `“${name}” ${message}` })));
+  const create = (sql: Transaction) => write(sql, request.caller.customerId, body as never);
   const record = made.get(`${path} ${name}`) ?? { id: randomUUID(), create };
   made.set(`${path} ${name}`, record);
   return record.id;
@@ -152,9 +157,7 @@ async function companyNamed(reading: Reading, company_name: string): Promise<str
   const { request } = reading;
   const query = { filters: { company_name }, paginate: { limit: 1 } };
   const [found] = (await ask(request, listCompanies, query)).rows;
-  const body = { company_name, type: 'prospect' };
-  const create: Create = (sql) => companyWrites.create(sql, request.caller.customerId, body);
-  return found?.id ?? add(reading, '/company', company_name, [CompanyCreate, body], create);
+  return found?.id ?? add(reading, '/company', company_name, { company_name, type: 'prospect' });
 }
 
 const rowParts = ['product', 'price', 'quantity'] as const;
@@ -190,7 +193,7 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
   const named = new Map(products.toReversed().map((one) => [fold(one.name), one]));
   const before = new Map(details.map((line) => [line.product_id, line]));
   const lines: Line[] = [];
-  const removed: string[] = [];
+  const remove: string[] = [];
   for (const row of rows) {
     const { product, quantity } = row;
     const refuse = (message: string) => faults.push({ path: row === amountRow ? '/amount' : '/products', message });
@@ -208,7 +211,7 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
       quantity: integer({ quantity: quantity || '1' }, 'quantity'),
     };
     const [fault] = compile(Line).faultsOf(given, formMessage);
-    if (line && quantity === '' && canonicalId(product)) removed.push(line.product_id);
+    if (line && quantity === '' && canonicalId(product)) remove.push(line.product_id);
     else if (product === '') refuse('name a product for each price and quantity');
     else if (agreed === undefined && price === '')
       refuse(`give a price for “${product}”${currency ? ` in ${currency}` : ''}`);
@@ -219,11 +222,8 @@ async function linesOf({ details = [], stage_id }: Partial<Opportunity>, stage: 
       refuse(`write “${price}” in ${currency}, as all in this pipeline, such as “${currency} ${price}”`);
     else lines.push({ ...given, id: known ?? newProduct(reading, currency, product, given.price) });
   }
-  const isThere = ({ id }: Line): boolean => before.has(id);
-  return {
-    lines,
-    patch: { add: lines.filter((line) => !isThere(line)), remove: removed, update: lines.filter(isThere) },
-  };
+  const { add = [], update = [] } = Object.groupBy(lines, ({ id }) => (before.has(id) ? 'update' : 'add'));
+  return { lines, patch: { add, remove, update } };
 }
 
 function isInOtherCurrency(currency: string, price: string): boolean {
@@ -234,10 +234,7 @@ function isInOtherCurrency(currency: string, price: string): boolean {
 function newProduct(reading: Reading, currency: string | undefined, name: string, agreed: number): string {
   // The product of amounts is no product to offer.
   const ofKind = name === amountName ? { price: 0, active: false } : { price: agreed };
-  const body = { name, ...ofKind, unit: 'piece', ...(currency && { currency }) };
-  const { customerId } = reading.request.caller;
-  const create: Create = (sql) => productWrites.create(sql, customerId, body);
-  return add(reading, '/products', name, [ProductCreate, body], create);
+  return add(reading, '/products', name, { name, ...ofKind, unit: 'piece', ...(currency && { currency }) });
 }
 
 const maxAlikeShown = 10;

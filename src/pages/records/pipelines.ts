@@ -110,10 +110,8 @@ function pipelineOf(fields: Fields, stored: Pipeline | undefined): Draft {
   return { body: { ...textsIn(fields, ...names), stages }, faults };
 }
 
-const draftOf = (stages: readonly (NewStage & { id?: string })[]) =>
-  stages.map(({ id = '', name, probability_percentage: percent, status }): StageRow => {
-    return { id, name, probability_percentage: String(percent), status };
-  });
+const draftOf = (stages: readonly (NewStage & { id?: string })[]): StageRow[] =>
+  stages.map((stage) => ({ id: '', ...stage, probability_percentage: String(stage.probability_percentage) }));
 
 /**
  * Returns the stages of a form that is shown again. Removes empty rows, because the indexes in faults skip them.
