@@ -53,7 +53,10 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const draft = draftOf(fields, filename);
     try {
       requireValid(ImportCreate, draft);
-      const id = await createWithFile(request, draft, file);
+      const { customerId, actor } = request.requester;
+      // The request's own database stops when the caller hangs up.
+      const cleaner = app.db.for({ customerId, ...(actor && { actor }) }, 'page');
+      const id = await beginWithFile({ db: request.db, cleaner }, customerId, { ...draft, start: false }, file);
       if (text(fields, 'mode') === '' && draft.mode === 'upsert') await decideByFile(request, id);
       return `${section}/${id}`;
     } catch (error) {
@@ -73,18 +76,6 @@ export async function importUpload(app: FastifyInstance): Promise<void> {
     const lead = '<p>These wait for somebody who starts or discards them:</p>';
     return when(waiting.length > 0, html`!${lead} !${bullets(waiting)}`);
   }
-}
-
-/** Creates an import that waits for its start, with its file. Returns its id. */
-export function createWithFile(
-  { db, server, requester }: FastifyRequest,
-  draft: Parameters<typeof beginWithFile>[2],
-  file: AsyncIterable<Buffer>,
-) {
-  const { customerId, actor } = requester;
-  // The request's own database stops when the caller hangs up.
-  const cleaner = server.db.for({ customerId, ...(actor && { actor }) }, 'page');
-  return beginWithFile({ db, cleaner }, customerId, { ...draft, start: false }, file);
 }
 
 /**

@@ -276,9 +276,6 @@ function completedByPreset({ preset: chosen, ...draft }: KeyDraft): Required<Key
   return { ...draft, permissions: [...preset.scopes], ...limits };
 }
 
-const areSame = (some: readonly string[], others: readonly string[]): boolean =>
-  new Set(some).symmetricDifference(new Set(others)).size === 0;
-
 const blank = { preset: 'read', expiration: 90 } as const;
 
 const showNew = (request: FastifyRequest, { faults }: Refused): FormPage => ({
@@ -369,7 +366,8 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 }
 
 function permissionsOf({ permissions }: ApiKey): Html {
-  const like = Object.values(presets).find((one) => areSame(one.scopes, permissions));
+  const own = new Set(permissions);
+  const like = Object.values(presets).find((one) => own.symmetricDifference(new Set(one.scopes)).size === 0);
   return folded(like?.label ?? counted(permissions.length, 'permission'), permissionsText(permissions));
 }
 

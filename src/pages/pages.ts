@@ -43,10 +43,8 @@ export default plugin({ name: 'pages', dependencies: ['auth', 'error-handler'] }
 const isVisitOfRoot = (request: FastifyRequest): boolean =>
   request.is404 &&
   /^\/(\?|$)/.test(request.url) &&
-  isReading(request) &&
+  ['GET', 'HEAD'].includes(request.method) &&
   /\btext\/html\b/.test(request.headers.accept ?? '');
-
-const isReading = ({ method }: FastifyRequest): boolean => method === 'GET' || method === 'HEAD';
 
 /**
  * Handles requests whose path Fastify cannot decode, e.g. with invalid percent-encoding. Sends a page for paths below
