@@ -68,19 +68,27 @@ async function readStoredHeader(db: Database, requester: Requester, found: Impor
 
 const partBytes = 128 * 1024;
 
+/** Returns the next records with a message. What a check has told is old once its columns change. */
+const failedRows = async (
+  db: Database,
+  customerId: string,
+  { id, status }: ImportState,
+  part: Omit<Parameters<typeof readRows>[3], 'isFailed'>,
+): Promise<ImportRecord[]> =>
+  status === 'UPLOADED' ? [] : db.search((sql) => readRows(sql, customerId, id, { ...part, isFailed: true }));
+
 async function* errorLines(
   db: Database,
   customerId: string,
-  { id, format }: Pick<ImportState, 'id' | 'format'>,
+  found: ImportState,
   readLayout: () => Promise<CsvLayout | null>,
 ): AsyncGenerator<string> {
   // Read now, because the import may have ended since the header line was sent.
   let shown: FailedRecords | undefined;
   for (let after = 0; ;) {
-    const part = { after, limit: 1_000, isFailed: true, bytes: partBytes };
-    const rows = await db.search((sql) => readRows(sql, customerId, id, part));
+    const rows = await failedRows(db, customerId, found, { after, limit: 1_000, bytes: partBytes });
     if (rows.length === 0) return;
-    const { lineOf } = (shown ??= failedRecords(await readLayout(), format));
+    const { lineOf } = (shown ??= failedRecords(await readLayout(), found.format));
     yield rows.map((row) => lineOf(fromStored(row.line, row.cells), messageOf(row))).join('');
     after = rows.at(-1)!.line;
   }
@@ -116,8 +124,8 @@ export async function readFailures(
   const failures: ImportFailure[] = cursor === undefined ? warningsOfFile(layout) : [];
   const nextCursor = () => encodeCursor(scope, { id: found.id, values: [after] });
   for (let length = 0; failures.length < limit && length <= pageLength;) {
-    const part = { after, limit: limit - failures.length, isFailed: true, bytes: pageLength };
-    const rows = await db.search((sql) => readRows(sql, customerId, found.id, part));
+    const part = { after, limit: limit - failures.length, bytes: pageLength };
+    const rows = await failedRows(db, customerId, found, part);
     if (rows.length === 0) {
       const footer = footerOf(layout).filter(({ line }) => line > after);
       const shown = footer.slice(0, limit - failures.length);

@@ -423,15 +423,23 @@ const notKept = 'The file of this dry run is no longer kept: send it again, with
  * approval, or too many imports wait
  */
 export async function reopenChecked(sql: Transaction, customerId: string, { id, visible }: ImportRef): Promise<void> {
-  const found = await lockImport(sql, customerId, id, visible);
+  const found = await lockAndRead(sql, customerId, id, visible);
   if (found.status === 'UPLOADED') return;
   if (found.is_awaited) throw awaited();
+  // Read in another way, the same people could be created once more.
+  if (found.second) throw conflict('Records of this check were created as new already: upload the file again');
   if (!found.dry_run || found.status !== 'COMPLETED') throw conflict('Only a checked import can change its columns');
   // An earlier release has kept only the records.
   const isThere = found.file_bytes === 0 || (await readChunk(sql, customerId, found, 0));
   if (!found.is_kept || !isThere) throw conflict(notKept);
   await requireFewWaiting(sql, customerId);
   await beginAgain(sql, customerId, found.id, 'UPLOADED');
+}
+
+/** Locks an import, then reads it: another caller may have created its second import while this one waited. */
+async function lockAndRead(...given: Parameters<typeof lockImport>) {
+  await lockImport(...given);
+  return lockImport(...given);
 }
 
 /**
@@ -447,14 +455,12 @@ export async function createLacking(
   { id, visible, name }: ImportRef & { name: string },
   choose: () => Promise<string[]>,
 ): Promise<string> {
-  await lockImport(sql, customerId, id, visible);
-  // Read once it is locked: another caller may have created the second import while this one waited.
-  const found = await lockImport(sql, customerId, id, visible);
+  const found = await lockAndRead(sql, customerId, id, visible);
   if (found.second) return found.second.id;
   await requireFewRunning(sql, customerId);
   const given = { ...found, name, list_ids: await choose() };
-  const isEnded = found.status === 'COMPLETED' && found.mode === 'upsert';
-  const second = isEnded ? await createSecondImport(sql, customerId, given) : undefined;
+  const isThere = found.status === 'COMPLETED' && found.mode === 'upsert' && !found.is_expired;
+  const second = isThere ? await createSecondImport(sql, customerId, given) : undefined;
   if (!second) throw conflict('These records are no longer kept: upload them again');
   await enqueueTurn(sql, 'import', customerId);
   return second;

@@ -312,7 +312,7 @@ async function importButton(request: FastifyRequest, found: Import, state: Impor
   const body = html`!${written > 0 ? await listsFor(request, state) : quiet('Nothing of the file would be written.')}
     <div class="buttons">
       !${when(written > 0, html`<button name="do" value="import">${label}</button>`)}
-      <button name="do" value="again" class="secondary outline">Change the columns</button>
+      !${when(!state.second, '<button name="do" value="again" class="secondary outline">Change the columns</button>')}
     </div>`;
   return html`<div class="card narrow">!${form(`${section}/${id}`, body, 'data-once')}</div>`;
 }
@@ -380,7 +380,7 @@ function outcomeOf(found: Import, state: ImportState, { list, repeated, surplus 
   const counts = countsText(found, surplus);
   if (status === 'FAILED') return notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad');
   if (status !== 'COMPLETED') return when(status === 'CANCELLED', notice(counts, 'plain'));
-  const failed = found.failed - (state.second?.created ?? 0);
+  const failed = Math.max(0, found.failed - (state.second?.created ?? 0));
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = `${isCheck ? 'Checked. Nothing was written.' : 'The import is complete.'} ${counts}.`;

@@ -230,7 +230,7 @@ async function failedImports(request: FastifyRequest): Promise<Concern[]> {
   const rows = await search(request, listImportedFiles, {}, request.caller.userId);
   const recent = rows.filter((one) => one.created_at >= inDays(-failedImportDays) && !one.dry_run);
   return recent.flatMap((one): Concern[] => {
-    const left = one.status === 'COMPLETED' ? one.failed - (one.second?.created ?? 0) : 0;
+    const left = one.status === 'COMPLETED' ? Math.max(0, one.failed - (one.second?.created ?? 0)) : 0;
     if (left === 0 && one.status !== 'FAILED') return [];
     const what = left === 0 ? 'could not be read' : `left out ${counted(left, 'record')}`;
     return [[one.id, html`!${link(titleOf(one), `/app/imports/${one.id}`)} ${what}.`]];

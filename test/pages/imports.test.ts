@@ -181,10 +181,10 @@ test('the columns of a checked file can be changed without another upload, and i
   const fields = await visitor.fieldsOf(page, page);
   const reopened = await Promise.all([1, 2].map(() => visitor.post(page, { ...fields, name: 'Fair', do: 'again' })));
   expect(reopened.map(({ location }) => location)).toEqual(Array(2).fill(`${page}?list_id=new&name=Fair`));
-  expect((await customer.get(`/imports/${page.split('/').at(-1)}`)).body).toMatchObject({
-    status: 'UPLOADED',
-    total: null,
-  });
+  const path = page.replace('/app', '');
+  expect((await customer.get(path)).body).toMatchObject({ status: 'UPLOADED', total: null });
+  // The repeated header line was a failure of the check.
+  expect((await customer.get(`${path}/failures`)).body).toEqual([]);
   const shown = await visitor.fieldsOf(reopened[0]!.location!, page);
   expect(shown).toMatchObject({
     mode: 'create',
@@ -204,6 +204,25 @@ test('the columns of a checked file can be changed without another upload, and i
   expect(body).toMatchObject([{ custom_fields: { hut: '1.234' } }]);
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(2);
   expect((await visitor.post(page, { ...shown, do: 'again' })).status).toBe(409);
+});
+
+test('people without an address whom a check has left out are created once, also if that was cut short or the columns change', async () => {
+  const page = (
+    await upload({ mode: '', match: '' }, 'E-Mail;Vorname;Telefon\n;Ada;+49 911 224455\n;Bob;+49 911 224456\n')
+  ).location!;
+  await visitor.submit(page, { do: 'check' });
+  await workAtAll(app, customer);
+  const name = 'Without address';
+  const second = (await visitor.submit(page, { list_id: 'new', name, do: 'anew' })).location!;
+  await workAtAll(app, customer);
+  expect((await customer.post('/list-contact/list', {})).body).toMatchObject([{ name, contacts_count: 2 }]);
+  await app.owner`update imports set status = 'CANCELLED' where id = ${second.split('/').at(-1)!}`;
+  const sent = await visitor.fieldsOf(page, '/app/logout');
+  expect((await visitor.post(page, { ...sent, do: 'anew' })).location).toBe(second);
+  const refused = await visitor.post(page, { ...sent, do: 'again' });
+  expect([refused.status, textOf(refused)]).toEqual([409, expect.stringContaining('created as new already')]);
+  expect(textOf(refused)).not.toContain('Change the columns');
+  expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(2);
 });
 
 test('an import with the pages offers another way for people without an address, and for those who are there', async () => {

@@ -1,5 +1,7 @@
 import type { Sql, Transaction, Locked, LockedId } from '../../database/db.ts';
-import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows, isLacking } from './import-rows.ts';
+import { isAwaited, deleteRows, clearMessages, countRepeated, dropRows, isLacking, maxDeleted } from './import-rows.ts';
+import { conflict } from '../../errors.ts';
+import type { CsvLayout } from '../../files/layout.ts';
 import { allImports, createImport, endImport, lockImport, lockNewImports, secondMark } from './imports.ts';
 import type { ImportState } from './imports.ts';
 import { invalidValuesOf } from '../../files/encodings.ts';
@@ -137,8 +139,9 @@ export async function beginAgain(
   id: LockedId,
   status: 'PENDING' | 'UPLOADED',
 ): Promise<void> {
-  await clearMessages(sql, customerId, id);
   const isRead = status === 'PENDING';
+  // Before the file is read again, its old records are deleted.
+  if (isRead) await clearMessages(sql, customerId, id);
   await sql`
     update imports
     set
@@ -169,6 +172,7 @@ export async function beginAgain(
  * Creates an import that waits for a worker, of the records which another one has left out because they lack the field by
  * which it finds stored ones. It reads them in the same way. The caller enqueues a message.
  * @returns its id; undefined if there are no such records
+ * @throws DomainError `conflict` if they are more than one statement can copy
  */
 export async function createSecondImport(
   sql: Transaction,
@@ -191,7 +195,12 @@ export async function createSecondImport(
     from import_rows
     where customer_id = ${customerId}
       and import_id = ${first.id}
-      ${isLacking(sql, first.match!)}`;
+      ${isLacking(sql, first.match!)}
+    limit ${maxDeleted + 1}`;
+  if (total > maxDeleted)
+    throw conflict('These records are too many: upload the file again, to create all of it as new');
+  // Its footer and its columns without a field are told with the first import.
+  const { footer: _footer, omitted: _omitted, ...layout } = { ...(first.layout as CsvLayout | null) };
   await sql`
     update imports
     set
@@ -201,7 +210,7 @@ export async function createSecondImport(
       line_count = ${first.line_count},
       found_encoding = ${first.found_encoding},
       has_mark = ${first.has_mark},
-      layout = ${first.layout ? sql.json(first.layout as never) : null},
+      layout = ${first.layout ? sql.json(layout as never) : null},
       total = ${total}
     where customer_id = ${customerId}
       and id = ${second}`;

@@ -172,7 +172,7 @@ const firstIdOf = (sql: Queryable) => sql`substring(encode(i.fingerprint, 'escap
 export interface SecondState {
   /** Import that has left out the records of this one. Null: they are from an upload. */
   first_id: string | null;
-  /** Latest import that creates the records without the match value, unless it was cancelled or failed. */
+  /** Latest import that creates the records without the match value, unless it has ended early and created none. */
   second: Pick<Import, 'id' | 'status' | 'created'> | null;
 }
 
@@ -183,7 +183,7 @@ const secondColumns = (sql: Queryable, customerId: string) => sql`
     from imports s
     where s.customer_id = ${customerId}
       and s.fingerprint = convert_to('second of ' || i.id, 'UTF8')
-      and s.status not in ('CANCELLED', 'FAILED')
+      and (s.created > 0 or s.status not in ('CANCELLED', 'FAILED'))
     order by s.id desc
     limit 1
   ) as second`;
