@@ -166,8 +166,7 @@ function prepareBoard(board) {
     const column = columnAt(event);
     if (!dragged || !column) return;
     event.preventDefault();
-    each('data-over', (other) => other.toggleAttribute('data-over', other === column));
-    column.setAttribute('data-over', '');
+    each('data-stage', (one) => one.toggleAttribute('data-over', one === column));
   });
   board.addEventListener('drop', async (event) => {
     event.preventDefault();
@@ -379,17 +378,13 @@ async function follow() {
   setTimeout(() => void follow(), intervalMs);
 }
 
-/** Removes secrets from the page, so the browser does not keep them in its back/forward cache. */
-function forgetSecrets() {
-  each('data-secret', (element) => element.remove());
-}
-
 on('click', 'data-dismiss', (link, event) => {
   event.preventDefault();
-  forgetSecrets();
   location.replace(link.href); // so that the history no longer leads to the page with the key
 });
-addEventListener('pagehide', forgetSecrets);
+
+/** Removes secrets from the page, so the browser does not keep them in its back/forward cache. */
+addEventListener('pagehide', () => each('data-secret', (element) => element.remove()));
 
 addEventListener('keydown', (event) => {
   if (event.key !== ' ' || !event.target.matches?.('a[role="button"]')) return;
