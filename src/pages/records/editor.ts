@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { clearNumber } from '../../files/values.ts';
 import type { Transaction } from '../../database/db.ts';
-import { DomainError, preconditionFailed, type Fault } from '../../errors.ts';
+import { preconditionFailed, type Fault } from '../../errors.ts';
 import { statuses } from '../../plugins/error-handler.ts';
 import type { DeleteRecord, FindRecords, UpdateRecord } from '../../queries/records/finders.ts';
 import { etagOf, canonicalId } from '../../text/ids.ts';
@@ -12,7 +12,7 @@ import type { PageAccess, FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, conflictText, customName, keyOf } from '../base/requests.ts';
-import { queryText, ask, type Fields, type Refused } from '../base/requests.ts';
+import { queryText, ask, passing, type Fields, type Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
@@ -148,17 +148,12 @@ export function editor<Row extends { id: string }>(app: FastifyInstance, kind: E
   async function show(request: FastifyRequest, refused: Refused): Promise<FormPage> {
     const sent = request.method === 'POST' ? fieldsOf(request) : undefined;
     const isNew = !('id' in (request.params as object));
-    const stored = isNew
-      ? undefined
-      : await about(request).catch((error: unknown) => {
-          if (sent && error instanceof DomainError && error.code === 'not_found') return undefined;
-          throw error;
-        });
+    const found = isNew ? undefined : about(request);
+    const stored = await (sent ? found?.catch(passing('not_found', undefined)) : found);
     const isGone = !isNew && !stored;
     // Buttons that edit rows, and the preview, do not save. The old etag stays, so the next save still finds the conflict.
-    const isSaved = sent && rowAct(request) === '' && !isPreview(request);
-    const isStale = stored && isSaved && sentText(request, 'etag') !== tagOf(stored);
-    const isConflict = isStale === true;
+    const isSaved = sent !== undefined && rowAct(request) === '' && !isPreview(request);
+    const isConflict = isSaved && stored !== undefined && sentText(request, 'etag') !== tagOf(stored);
     const shown = isConflict ? { ...refused, faults: { ...refused.faults, '': conflictText } } : refused;
     const etag = stored && (!sent || isConflict) ? tagOf(stored) : sentText(request, 'etag');
     return {
