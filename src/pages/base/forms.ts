@@ -79,11 +79,8 @@ export function undoButton(request: FastifyRequest): Html {
   if (change !== undefined) return form(pathWith(`/app/changes/${change}/undo`, { back }), undo, 'data-once');
   const act = queryText(request, 'done') === 'added' ? 'remove' : 'add';
   const members = hidden({ list_id: queryText(request, 'list'), do: act, id: were.split('.') });
-  return form(
-    pathWith('/app/contacts/lists', { back: pathWith(back, { done: 'undone' }) }),
-    html`!${members} !${undo}`,
-    'data-once',
-  );
+  const reversal = pathWith('/app/contacts/lists', { back: pathWith(back, { done: 'undone' }) });
+  return form(reversal, html`!${members} !${undo}`, 'data-once');
 }
 
 export const group = (legend: string, body: Html, id = ''): Html =>
@@ -94,10 +91,10 @@ export const group = (legend: string, body: Html, id = ''): Html =>
     </fieldset>
   </div>`;
 
-export const choices = (legend: string, ticks: readonly Html[], more: Html = ''): Html =>
+export const choices = (legend: string, ticks: readonly Html[]): Html =>
   html`<fieldset class="row">
     <legend>${legend}</legend>
-    !${ticks} !${more}
+    !${ticks}
   </fieldset>`;
 
 /** Returns attributes that mark a control outside `controlsFor` as wrong. `faultText` shows why. */
