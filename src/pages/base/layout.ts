@@ -164,11 +164,8 @@ export function formPage(request: FastifyRequest, asked: FormPage, given = notSe
   const { action = urlOf(request).split('?')[0]!, body, attributes, above = '', isNarrow, refused, ...page } = asked;
   const { faults, status } = refused ?? given;
   const shown = form(action, html`!${formFaults(faults, body)} !${body}`, attributes);
-  return {
-    ...page,
-    status,
-    body: html`!${above} !${isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown}`,
-  };
+  const framed = isNarrow ? html`<div class="card narrow">!${shown}</div>` : shown;
+  return { ...page, status, body: html`!${above} !${framed}` };
 }
 
 /** Returns the path and query of a request, with its ids in lower case. */

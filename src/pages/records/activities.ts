@@ -307,16 +307,13 @@ async function showTasks(request: FastifyRequest): Promise<Page> {
   const whose: Choice[] = [['', 'mine'], ['all', 'of everybody'], ...people.map(({ id, name }): Choice => [id, name])];
   const which: Choice[] = [['', 'to do'], ...Object.entries(taskParts).map(([part, [title]]): Choice => [part, title])];
   const of = { who, users, back: pathWith(path, { who: given, show }) };
+  const controls = html`!${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
+  !${filterChoice('show', 'Which', which, isPart ? show : '')}`;
   return {
     title: 'Tasks',
     done: await tasksNotice(request),
     actions: newTask(of.back),
-    body: html`!${filters(
-      path,
-      html`!${filterChoice('who', 'Whose', whose, who === userId ? '' : given)}
-      !${filterChoice('show', 'Which', which, isPart ? show : '')}`,
-    )}
-    !${await taskSections(request, isPart ? [show] : openParts, of)}`,
+    body: html`!${filters(path, controls)} !${await taskSections(request, isPart ? [show] : openParts, of)}`,
   };
 }
 
@@ -361,11 +358,8 @@ export async function workplaceOf(request: FastifyRequest, place: Workplace): Pr
   const names = await namedRecords(request, [...subjectsOf(shown, place.id), ...changes.flatMap(referencesIn)]);
   const draft = request.method === 'POST' ? fieldsOf(request) : { assigned_to: request.caller.userId };
   const controls = activityControls(draft, users, { about: place.about, faults });
-  const composer = form(
-    place.path,
-    html`!${formFaults(faults, controls)} !${controls} !${submit('Save')}`,
-    'class="card composer" id="compose" data-once data-keep',
-  );
+  const body = html`!${formFaults(faults, controls)} !${controls} !${submit('Save')}`;
+  const composer = form(place.path, body, 'class="card composer" id="compose" data-once data-keep');
   const look = { users, names, back: place.path };
   const toDo = html`<h2>To do</h2>
     !${taskList(tasks, look)}`;

@@ -68,9 +68,8 @@ export async function duplicates(app: FastifyInstance): Promise<void> {
     const all = await findAll(request, given);
     // After an import of companies, those come first.
     const of = queryText(request, 'of');
-    const ordered = keys.toSorted(
-      (a, b) => Number(searches[b].kind.object === of) - Number(searches[a].kind.object === of),
-    );
+    const isFirst = (key: DuplicateKey): boolean => searches[key].kind.object === of;
+    const ordered = [...keys.filter(isFirst), ...keys.filter((key) => !isFirst(key))];
     const isUnknown = (key: DuplicateKey): boolean => all.has(key) && isCounting(all.get(key));
     const by = given ?? ordered.find((key) => all.get(key)?.groups) ?? ordered.find(isUnknown) ?? ordered[0]!;
     const found = all.get(by);
@@ -355,10 +354,8 @@ async function comparison(request: FastifyRequest, kind: RecordKind, rows: reado
       return companies ? html`!${value} <span class="quiet">${companies.get(companyOf(row)) ?? ''}</span>` : value;
     });
     const into = new Set(texts).size === 1 ? equal : lines;
-    into.push([
-      one.group === ownGroup ? fieldWord(kind.object, one.name, declared) : one.label,
-      isOpen ? radios(controlOf(one.name), texts, shown) : shown,
-    ]);
+    const label = one.group === ownGroup ? fieldWord(kind.object, one.name, declared) : one.label;
+    into.push([label, isOpen ? radios(controlOf(one.name), texts, shown) : shown]);
   }
   const columns: readonly Column<Line>[] = [
     ['Field', ([name]) => html`${name}`, 'row'],

@@ -110,11 +110,8 @@ function doneText(request: FastifyRequest, { noun, title }: RecordKind): Html {
   const [done, n] = [queryText(request, 'done'), queryText(request, 'n')];
   const number = Number(n);
   if (done === 'none') return notice('Choose some rows first.', 'warning');
-  if (done === 'few')
-    return notice(
-      `Tick two to five ${title.toLowerCase()}, then press Merge. If the other one is not here, search for it.`,
-      'plain',
-    );
+  const few = `Tick two to five ${title.toLowerCase()}, then press Merge. If the other one is not here, search for it.`;
+  if (done === 'few') return notice(few, 'plain');
   if (n === '' || !Object.hasOwn(actTexts, done)) return doneNotice(request);
   if (!Number.isInteger(number) || number < 0) return '';
   if (number === 0) return notice(actTexts[done]![1] ?? 'Nothing is changed.', 'plain');

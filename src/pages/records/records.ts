@@ -63,6 +63,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         telling: { wordOf: (name) => fieldWord(kind.object, name, declared), users },
       }),
     ]);
+    const origin = panel('About this record', facts(originOf(kind, found)));
     return {
       status: refused.status,
       title: kind.nameOf(found),
@@ -77,11 +78,7 @@ function recordView(app: FastifyInstance, kind: RecordKind): void {
         merged: 'They are merged.',
         replaces: `The ${noun} that you opened was merged into this one.`,
       },
-      body: workplace(
-        happened,
-        `About this ${noun}`,
-        html`!${related} !${groupsOf(inputs, values, edit)} !${panel('About this record', facts(originOf(kind, found)))}`,
-      ),
+      body: workplace(happened, `About this ${noun}`, related + groupsOf(inputs, values, edit) + origin),
     };
   });
 }
