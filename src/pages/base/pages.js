@@ -357,6 +357,9 @@ on('click', 'data-close', (link, event) => {
   dialog.close();
 });
 
+let leftAt = -Infinity;
+addEventListener('beforeunload', () => (leftAt = performance.now()));
+
 /** Updates the `data-live` element regularly, until what it shows has ended. */
 async function follow() {
   const live = document.querySelector('[data-live]');
@@ -365,10 +368,10 @@ async function follow() {
     if (document.visibilityState === 'visible') {
       const page = await load(location.href);
       const fresh = page.querySelector('[data-live]');
-      // Once it has ended, the whole page is loaded: it then offers other things.
-      if (!fresh) return location.reload();
+      // Once it has ended, the whole page is loaded: it then offers other things. That would stop a form that was sent.
+      if (!fresh && performance.now() - leftAt > 10_000) return location.reload();
       const focused = live.contains(document.activeElement) && document.activeElement.getAttribute('href');
-      live.replaceChildren(...fresh.childNodes);
+      live.replaceChildren(...(fresh ?? live).childNodes);
       enhance(live);
       if (focused) live.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
     }
