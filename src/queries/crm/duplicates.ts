@@ -37,7 +37,7 @@ interface LastCount {
 
 /**
  * Stores that the customer wants a count of one kind of duplicates. Enqueues a count if none can be shown, or if the
- * last one is older than a minute and the customer has few records.
+ * last one is older than ten seconds and the customer has few records.
  * @returns the last count; undefined if none can be shown
  */
 async function askForCount(sql: Transaction, customerId: string, kind: CountedKey): Promise<LastCount | undefined> {
@@ -70,9 +70,9 @@ async function askForCount(sql: Transaction, customerId: string, kind: CountedKe
   return { ...last, isDue: true };
 }
 
-/** Returns the SQL condition that a count is older than a minute, and is not due yet. A count that is running is due. */
+/** Returns the SQL condition that a count is older than ten seconds, and is not due yet. A count that is running is due. */
 const isOld = (sql: Queryable): Fragment => sql`(
-  counted_at < now() - interval '1 minute'
+  counted_at < now() - interval '10 seconds'
   and counted_at > now() - ${recountAfter}::interval
 )`;
 
