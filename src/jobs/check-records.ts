@@ -181,7 +181,7 @@ const checkNew = (kind: BatchKind, item: object | DomainError): object | DomainE
 function checkUnmatched(kind: BatchKind, match: string, checked: object | DomainError, item: object) {
   if (!(checked instanceof DomainError)) return checked;
   const { faults } = checked;
-  const isUnmatched = faults.length === 1 && faults[0]!.path === `/${match}` && faults[0]!.message === 'is missing';
+  const isUnmatched = faults.some(({ path, message }) => path === `/${match}` && message === 'is missing');
   const lacks = isUnmatched && lacksRequired(kind, item as Record<string, unknown>);
   return lacks ? validationFailed([...faults, ...lacks.faults]) : checked;
 }

@@ -39,7 +39,7 @@ export interface DetailedPreview extends ImportPreview {
   read: number;
   /** Number of the first records that lack the value by which the import finds stored records. */
   unmatched: number;
-  /** Number of these that have no such value, not even a wrong one, and could be created. */
+  /** Number of these that could be created. */
   creatable: number;
   /** Number of e-mail addresses that stored contacts share with the first records, though all are created anew. */
   known: number;
@@ -100,8 +100,7 @@ export async function previewImport(
     preview.repeatedLines = findRepeated(planned);
     preview.repeated = preview.repeatedLines.length;
     const lacking = planned.filter(({ item }) => lacks(item, found.match)).map(({ record }) => record);
-    const empty = lacking.filter(({ warnings }) => warnings.every(({ path }) => path !== `/${found.match}`));
-    const anew = await planRecords({ ...found, mode: 'create', match: null, dry_run: true }, empty);
+    const anew = await planRecords({ ...found, mode: 'create', match: null, dry_run: true }, lacking);
     preview.read = planned.length;
     preview.unmatched = lacking.length;
     preview.creatable = anew.filter(({ item }) => !(item instanceof DomainError)).length;

@@ -298,6 +298,7 @@ export async function beginImport(
 ): Promise<string> {
   const faults = [...matchFaults(given), ...settingFaults(given, given)];
   if (faults.length > 0) throw validationFailed(faults);
+  await requireFewWaiting(sql, customerId);
   return createImport(sql, customerId, { ...withNamedEncoding(given), match: matchOf(given) });
 }
 
@@ -392,6 +393,13 @@ export async function changeImport(
 
 const awaited = () => conflict('A start of this import waits for an approval: until then it stays as it is');
 
+type StartedImport = ImportRef & {
+  isApproved?: boolean;
+  mayNote?: boolean;
+  /** True if a person has seen what a dry run has found, which must still hold. */
+  isSeen?: boolean;
+};
+
 /**
  * Starts an import that has a file. With `dry_run: false`, a completed dry run is run again for real.
  * @throws DomainError `not_found`, also for a list; `conflict` if the import has no file, has started, waits for an
@@ -400,12 +408,13 @@ const awaited = () => conflict('A start of this import waits for an approval: un
 export async function startUploaded(
   sql: Transaction,
   customerId: string,
-  { id, visible, isApproved = false, mayNote = true }: ImportRef & { isApproved?: boolean; mayNote?: boolean },
+  { id, visible, isApproved = false, mayNote = true, isSeen = false }: StartedImport,
   changes: Pick<ImportPatch, 'dry_run' | 'list_ids'> = {},
 ): Promise<void> {
   const found = await lockImport(sql, customerId, id, visible);
   if (found.is_awaited && !isApproved) throw awaited();
   const isChecked = changes.dry_run === false && found.dry_run && found.status === 'COMPLETED';
+  if (isSeen && !isChecked) throw conflict('The columns have changed since this check: check the file again');
   if (!isChecked) requireUploaded(found);
   await allowNotes(sql, customerId, found.id, mayNote);
   await updateImport(sql, customerId, found, changes);

@@ -5,7 +5,17 @@ import { ImportPatch, type Import, type ImportFailure, type ImportPreview } from
 import { forMembers, addPage, addAction, question, listPage, type Answer } from './base/layout.ts';
 import { cursorPager, form, numberedPager, formFaults } from './base/forms.ts';
 import { lookUp, search, write, fieldsOf, text, idOf, sentText, pageNumberOf, type Fields } from './base/requests.ts';
-import { ask, placeIn, notSent, requireValid, refusalOf, sentence, invalid, textsIn } from './base/requests.ts';
+import {
+  isAdmin,
+  ask,
+  placeIn,
+  notSent,
+  requireValid,
+  refusalOf,
+  sentence,
+  invalid,
+  textsIn,
+} from './base/requests.ts';
 import { when, notice, table, pathWith, linkButton, html, quiet, link, twoLines, card, moment } from './base/html.ts';
 import { count, counted, someNames, dialogLink, type Html, type Column } from './base/html.ts';
 import { fieldWord, statusBadge, progressBar } from './base/words.ts';
@@ -26,6 +36,7 @@ import { listDeclared } from '../queries/records/custom-fields.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
+import { customKey } from '../schemas/filters.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
 import { chosenList, chosenListId, listControls, namesList } from './records/records.ts';
 
@@ -38,7 +49,7 @@ function failureTable(found: Import, state: ImportState, failures: readonly Impo
   const since = state.second?.created ? html`, then !${link('created as new', pathOf(state.second))}` : '';
   const happened = ({ error = '', warning = error }: ImportFailure): Html =>
     twoLines(
-      html`${would}${error ? 'left out' : 'written, with a value left out'}!${when(error === `${found.match}: is missing`, since)}`,
+      html`${would}${error ? 'left out' : 'written, with a value left out'}!${when(isCreatable(error, found), since)}`,
       html`${wordsOf(warning).replaceAll(': is missing', ' is missing')}`,
     );
   const valueOf =
@@ -52,6 +63,10 @@ function failureTable(found: Import, state: ImportState, failures: readonly Impo
   ];
   return html`<div class="rows">!${table('Records to look at', columns, failures)}</div>`;
 }
+
+/** Returns true for the error of a record that `createLacking` creates. */
+const isCreatable = (error: string, { match }: Import): boolean =>
+  new RegExp(`(^|; )${match}: `).test(error) && !error.includes('; a new record needs ');
 
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';
@@ -229,7 +244,8 @@ async function importChecked(request: FastifyRequest, id: string): Promise<void>
   const state = await stateOf(request, id);
   await request.db.transaction(async (sql) => {
     const lists = await listsOf(request, state, sql);
-    await startUploaded(sql, request.caller.customerId, refTo(id), { dry_run: false, ...lists });
+    const seen = { ...refTo(id), isSeen: true };
+    await startUploaded(sql, request.caller.customerId, seen, { dry_run: false, ...lists });
   });
 }
 
@@ -265,6 +281,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
   const below = waits ? await settings(request, found) : await failuresOf(request, found, state);
   const [list] = await ask(request, findListNames, state.list_ids);
   const several = found.repeated && state.is_kept ? await search(request, findRepeated, found.id) : undefined;
+  const untyped = await untypedLinks(request, found, state);
   const repeated = repeatedText(found, several ? found.repeated! : 0, several?.groups ?? []);
   const cancel = linkButton('Cancel the import', `${pathOf(found)}/cancel`, 'danger outline', 'data-dialog');
   return {
@@ -276,7 +293,7 @@ async function showImport(request: FastifyRequest, { faults, status } = notSent)
     actions: isFinal ? await undoOf(request, found.id, 'Undo this import') : cancel,
     body: html`!${formFaults(faults)}
       <div !${isRunning ? 'data-live' : ''}>
-        !${waits ? '' : outcomeOf(found, state, { list: list?.id, repeated, surplus: several?.surplus })}
+        !${waits ? '' : outcomeOf(found, state, { list: list?.id, repeated, surplus: several?.surplus, untyped })}
         !${isFinal ? await importButton(request, found, state, several?.surplus) : ''}
         !${when(isRunning, card(progressBar(found, 'records')))}
       </div>
@@ -346,11 +363,12 @@ async function lackingText(request: FastifyRequest, found: Import, state: Import
   const { object, mode, match, status, dry_run: isCheck, created, updated } = found;
   if (status !== 'COMPLETED' || mode !== 'upsert' || match === null) return '';
   const number = await search(request, countLacking, found.id, match);
-  const text = `${counted(number, 'record')} without ${matchWord(found)}, by which this import finds the ${object} that you have.`;
+  const text = `${counted(number, 'record')} without a valid ${matchWord(found)}, by which this import finds the ${object} that you have.`;
   const body = html`!${when(isCheck, await listsFor(request, state))}
     <button name="do" value="anew" class="secondary outline">Create as new ${object}</button>`;
   // The list may be new: it is created when the others are imported.
-  const later = isCheck && created + updated > 0 && 'Import the others first: then one click creates these as new.';
+  const isLater = isCheck && state.is_kept && created + updated > 0;
+  const later = isLater && 'Import the others first: then one click creates these as new.';
   return when(number > 0, notice(text, 'busy', later || form(pathOf(found), body, 'data-once')));
 }
 
@@ -370,12 +388,13 @@ function secondText({ second }: Pick<ListedImport, 'second'>): Html {
 }
 
 interface Outcome {
+  untyped: readonly Html[];
   list: string | undefined;
   repeated: string;
   surplus: number | undefined;
 }
 
-function outcomeOf(found: Import, state: ImportState, { list, repeated, surplus }: Outcome): Html {
+function outcomeOf(found: Import, state: ImportState, { list, repeated, surplus, untyped }: Outcome): Html {
   const { status, dry_run: isCheck, error, total, warnings } = found;
   const counts = countsText(found, surplus);
   if (status === 'FAILED') return notice(`The import failed: ${inWords(found.object, error ?? '')}. ${counts}`, 'bad');
@@ -384,10 +403,24 @@ function outcomeOf(found: Import, state: ImportState, { list, repeated, surplus 
   const tone =
     failed === 0 ? (isCheck ? 'busy' : warnings > 0 ? 'warning' : 'good') : failed === total ? 'bad' : 'warning';
   const done = `${isCheck ? 'Checked. Nothing was written.' : 'The import is complete.'} ${counts}.`;
-  return html`!${notice(done, tone, html`!${secondText(state)} ${repeated}`)}!${isCheck ? '' : nextSteps(found, list)}`;
+  return html`!${notice(done, tone, html`!${secondText(state)} ${repeated}`)}!${isCheck ? '' : nextSteps(found, untyped, list)}`;
 }
 
-function nextSteps(found: Import, list = ''): Html {
+/** Returns links that give a type to the fields of an import that have none, and are in no form, table or rule. */
+async function untypedLinks(request: FastifyRequest, { object }: Import, { layout }: ImportState): Promise<Html[]> {
+  if (!isAdmin(request)) return [];
+  const declared = await lookUp(request, listDeclared, object);
+  const keys = ((layout as CsvLayout | null)?.columns ?? []).flatMap((name) => customKey(name ?? '') ?? []);
+  const untyped = new Set(keys).difference(new Set(declared.map(({ key }) => key)));
+  return [...untyped].slice(0, 3).map((key) => {
+    return link(
+      `give “${key}” a type, for forms and tables`,
+      pathWith(`/app/fields/${object}/new`, { found: key, label: key }),
+    );
+  });
+}
+
+function nextSteps(found: Import, untyped: readonly Html[], list = ''): Html {
   const { id, object, mode, match, created, updated, failed, warnings } = found;
   const again = {
     object,
@@ -402,6 +435,7 @@ function nextSteps(found: Import, list = ''): Html {
     when(list, dialogLink('assign all in it', assign)),
     link('look for duplicates', `/app/duplicates?of=${object}`),
     when(failed + warnings > 0, link('upload the corrected records', pathWith(`${section}/new`, again))),
+    ...untyped,
   ];
   return html`<p>Next: !${steps.filter(Boolean).join(' · ')}</p>`;
 }

@@ -157,10 +157,12 @@ export async function insertRows(
 const maxBytes = 4 * 1024 * 1024;
 
 /**
- * Returns the SQL condition for records that were left out only because they lack the field by which their import finds
- * stored ones.
+ * Returns the SQL condition for records that were left out because they lack the field by which their import finds stored
+ * ones, or because its value is invalid, and that could be created without it.
  */
-export const isLacking = (sql: Queryable, field: string) => sql`and error = ${`${field}: is missing`}`;
+export const isLacking = (sql: Queryable, field: string) => sql`
+  and error ~ ${`(^|; )${field}: `}
+  and error not like '%; a new record needs %'`;
 
 /**
  * Returns the next records in the order of the file.

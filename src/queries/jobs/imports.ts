@@ -112,14 +112,12 @@ export interface NewImport extends Omit<ImportCreate, 'match'> {
 
 /**
  * Creates an import that waits for its file.
- * @throws DomainError `not_found` with the JSON pointer of every unknown list; `conflict` if too many imports of the
- * customer wait
+ * @throws DomainError `not_found` with the JSON pointer of every unknown list
  */
 export async function createImport(sql: Transaction, customerId: string, settings: NewImport): Promise<string> {
   const { object, mode, match, name = '', start = true, fingerprint = null } = settings;
   const { format = 'auto', encoding = 'auto', sheet = null } = settings;
   const listIds = await requireLists(sql, customerId, settings.list_ids);
-  await requireFewWaiting(sql, customerId);
   const { actor, requestId = null } = originOf(sql);
   const [row] = await sql<[{ id: string }]>`
     insert into imports (
@@ -277,7 +275,7 @@ export const listImportedFiles = (
   paginate: PageById | undefined,
   forUser?: string,
 ): Promise<ListedImport[]> => sql`
-  select ${projection(sql)}, i.actor, ${secondColumns(sql, customerId)}
+  select ${projection(sql)}, i.repeated, i.actor, ${secondColumns(sql, customerId)}
   from imports i
   where i.customer_id = ${customerId}
     ${isFor(sql, forUser)}
