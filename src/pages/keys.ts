@@ -10,7 +10,7 @@ import { once, lookUp, write, fieldsOf, text, values, integer, idOf, isAdmin, qu
 import { required, requireCurrent, requireValid, type Fields, type Faults, type Refused } from './base/requests.ts';
 import { line, when, badge, linkButton, buttons, html, card, folded, acts, quiet } from './base/html.ts';
 import { sideBySide, dayMs, moment, date, count, counted, type Html, type Column } from './base/html.ts';
-import { poolWords } from './base/words.ts';
+import { plain, poolWords } from './base/words.ts';
 import { pools, type Pool } from '../schemas/jobs.ts';
 import { publicUrl } from '../process/config.ts';
 import type { Fault } from '../errors.ts';
@@ -20,23 +20,19 @@ import { replaceKey, revokeKey, setSpendCaps, type Issued } from '../queries/acc
 
 type KeyDraft = Required<KeyRequest> & KeyLimits & { preset: string };
 
-const resources: Record<string, string> = {
+/** Words for the resources of scopes, where they differ from the names. */
+const resourceWords: Record<string, string> = {
   customer: 'Account and credits',
-  contacts: 'Contacts',
-  companies: 'Companies',
   list_contacts: 'Lists (who reads them can also verify them)',
   list_contact_details: 'Who is in a list',
-  products: 'Products',
-  opportunities: 'Opportunities',
   activities: 'Notes, tasks and calls',
-  pipelines: 'Pipelines',
-  stages: 'Stages',
   prospect: 'Prospects',
   payment_prospect: 'Unlocking prospects (spends credits)',
   verify_email: 'Verifying e-mail addresses (spends credits)',
-  webhooks: 'Webhooks',
   fields: 'Your own fields',
 };
+
+const wordOf = (resource: string): string => resourceWords[resource] ?? plain(resource);
 
 const actions: Record<string, string> = { update: 'change', manage: 'change' };
 
@@ -83,7 +79,7 @@ function permissionsText(permissions: readonly Scope[]): string {
   const byResource = Map.groupBy(permissions, resourceOf);
   const verbsOf = (some: readonly Scope[]): string => some.map(actionOf).join(', ');
   return [...Map.groupBy(byResource, ([, some]) => verbsOf(some))]
-    .map(([verbs, some]) => `${verbs}: ${some.map(([resource]) => resources[resource]).join(', ')}`)
+    .map(([verbs, some]) => `${verbs}: ${some.map(([resource]) => wordOf(resource)).join(', ')}`)
     .join('; ');
 }
 
@@ -96,15 +92,13 @@ function keyForm({ name, expiration, permissions, preset }: KeyDraft, limits: Fi
     const words = html`<span><strong>${label}</strong> <span class="quiet">${advice}</span></span>`;
     return tick('radio', ['preset', id], words, id === preset);
   });
-  const ofResources = Object.entries(resources).map(([resource, label]) => {
-    const ticks = scopes
-      .filter((scope) => resourceOf(scope) === resource)
-      .map((scope) => {
-        const action = actionOf(scope);
-        const spoken = html`aria-label="${label}: ${action}"`;
-        return tick('checkbox', ['permissions', scope], action, permissions.includes(scope), spoken);
-      });
-    return choices(label, ticks);
+  const ofResources = [...Map.groupBy(scopes, resourceOf)].map(([resource, some]) => {
+    const ticks = some.map((scope) => {
+      const action = actionOf(scope);
+      const spoken = html`aria-label="${wordOf(resource)}: ${action}"`;
+      return tick('checkbox', ['permissions', scope], action, permissions.includes(scope), spoken);
+    });
+    return choices(wordOf(resource), ticks);
   });
   return html`!${card(html`!${nameInput} !${choice('expiration', 'Ends after', ends)}`)}
   !${group(
