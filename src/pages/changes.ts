@@ -12,7 +12,7 @@ import type { User } from '../schemas/accounts.ts';
 import { eventNouns, type Change, type EventActor, type EventNoun } from '../schemas/events.ts';
 import type { Detail } from '../schemas/opportunities.ts';
 import { recordScopes } from '../schemas/scopes.ts';
-import { allJobs, finalStatuses, type Job } from '../schemas/jobs.ts';
+import { allJobs, type Job } from '../schemas/jobs.ts';
 import type { PhoneNumber } from '../text/fold.ts';
 import { canonicalId } from '../text/ids.ts';
 import { memberDeletes, forMembers, addPage, backPath, question, listPage, jobPath } from './base/layout.ts';
@@ -193,8 +193,8 @@ const tellingFields = ['job_title', 'work_email', 'domain', 'industry', 'locatio
 /** Waits at most 2 seconds for the job of an undo. Returns true if the job has taken back everything by then. */
 async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<boolean> {
   for (let left = 40; left > 0; left -= 1) {
-    const { status, total, succeeded } = await lookUp(request, requireJobView, jobId, allJobs);
-    if ((finalStatuses as readonly string[]).includes(status))
+    const { status, total, succeeded, finished_at } = await lookUp(request, requireJobView, jobId, allJobs);
+    if (finished_at !== null)
       return status === 'COMPLETED' && succeeded === total && (await lookUp(request, findReason, jobId)).length === 0;
     await sleep(50);
   }

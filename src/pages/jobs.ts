@@ -1,9 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { cancelJob } from '../jobs/start-job.ts';
 import { countOutcomes, findJobViews, findStarts, listItems, listJobs, requireJobView } from '../queries/jobs/jobs.ts';
-import { finalStatuses, itemStatuses, jobStatuses, allJobs, jobTable, jobTypes, pools } from '../schemas/jobs.ts';
-import type { FinalStatus, ItemStatus, Job, JobItem, JobType, Credits, EntryKind } from '../schemas/jobs.ts';
-import type { LedgerEntry, Pool } from '../schemas/jobs.ts';
+import { itemStatuses, jobStatuses, allJobs, jobTable, jobTypes, pools } from '../schemas/jobs.ts';
+import type { ItemStatus, Job, JobItem, JobType, Credits, EntryKind, LedgerEntry, Pool } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { canonicalId } from '../text/ids.ts';
 import { forMembers, forAdmins, addPage, backPath, question, listPage, type Page } from './base/layout.ts';
@@ -105,7 +104,7 @@ async function showJob(request: FastifyRequest): Promise<Page> {
   const start = starts.get(job.id);
   const list = canonicalId(queryText(request, 'list'));
   const back = backPath(request, '');
-  const isRunning = !finalStatuses.includes(job.status as FinalStatus);
+  const isRunning = job.finished_at === null;
   const cancel = linkButton('Cancel the job', `${section}/${job.id}/cancel`, 'danger outline', 'data-dialog');
   const undone = await undoneTexts(request, [job]);
   const none = isRunning ? 'They appear here while the job runs.' : 'Results are kept for 30 days.';

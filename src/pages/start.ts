@@ -9,7 +9,7 @@ import { listJobs } from '../queries/jobs/jobs.ts';
 import { listOpportunities } from '../queries/crm/opportunities.ts';
 import type { Change } from '../schemas/events.ts';
 import type { Import } from '../schemas/imports.ts';
-import { finalStatuses, allJobs, pools, type Job } from '../schemas/jobs.ts';
+import { allJobs, pools, type Job } from '../schemas/jobs.ts';
 import { titleOf } from './import-upload.ts';
 import { newTask, tasksNotice, taskSections } from './records/activities.ts';
 import { forMembers, addPage, addAction } from './base/layout.ts';
@@ -164,7 +164,7 @@ async function runningOf({ db, caller }: FastifyRequest): Promise<{ cards: Html[
     return Promise.all([list('PROCESSING'), list('PENDING'), listImports(sql, customerId, {}, allImports, userId)]);
   });
   const jobs = [...processing, ...pending];
-  const unfinished = imports.filter(({ status }) => !(finalStatuses as readonly string[]).includes(status));
+  const unfinished = imports.filter(({ finished_at }) => finished_at === null);
   const cards = [
     ...unfinished.map((one) => card(`/app/imports/${one.id}`, titleOf(one), one, 'records')),
     ...jobs.map((job) => card(`/app/jobs/${job.id}`, jobWords[job.type], job, 'items')),
