@@ -10,6 +10,7 @@ import { pageNumberOf, oneOf, requireCurrent, requireValid, invalid, type Refuse
 import { badge, notice, empty, table, facts, linkButton, buttons, html, when, link, twoLines } from './base/html.ts';
 import { card, folded, moment, count, sideBySide, type Html, type Column } from './base/html.ts';
 import { plain } from './base/words.ts';
+import { numberOf } from './records/record-list.ts';
 import { eventTypes, type EventType } from '../schemas/events.ts';
 import { endpointCreation, replayEndpoint, secretRotation, showEndpoints, testEndpoint } from '../accounts/webhooks.ts';
 import { updateEndpoint, type Issued, type Management } from '../accounts/webhooks.ts';
@@ -20,8 +21,6 @@ import { defaultLimit } from '../schemas/wire.ts';
 const section = '/app/webhooks';
 
 export const pathOf = ({ id }: Pick<Endpoint, 'id'>): string => `${section}/${id}`;
-
-const maxCountedEvents = 10_000;
 
 function stateOf({ active, disabled_reason, failing_since }: Health): Html {
   if (disabled_reason !== null) return badge('disabled', 'bad');
@@ -42,9 +41,6 @@ export function troubleOf({ disabled_reason: reason, active, failing_since }: He
   return active && failing_since !== null ? html`It has failed since !${moment(failing_since)}.` : '';
 }
 
-const waitingOf = ({ waiting }: Pick<Endpoint, 'waiting'>): string =>
-  waiting > maxCountedEvents ? `more than ${count(maxCountedEvents)}` : count(waiting);
-
 const errorLabels: Record<DeliveryError, string> = {
   dns: 'The name was not found',
   address: 'The address is not allowed',
@@ -56,9 +52,7 @@ const errorLabels: Record<DeliveryError, string> = {
 };
 
 const outcomeOf = ({ ok, status, error, ms }: TestResult): string =>
-  [ok ? 'Delivered' : errorLabels[error!], status === null ? '' : `status ${status}`, `${count(ms)} ms`]
-    .filter(Boolean)
-    .join(', ');
+  [ok ? 'Delivered' : errorLabels[error!], status && `status ${status}`, `${count(ms)} ms`].filter(Boolean).join(', ');
 
 const deliveryColumns: readonly Column<Delivery>[] = [
   ['Event', ({ type, event_id }) => html`${typeLabels[type]}<br /><code>${event_id}</code>`],
@@ -129,7 +123,7 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   });
 
   question(app, '/webhooks/:id/replay', forAdmins, {
-    about: requireShown,
+    ...ofEndpoint,
     title: 'Send again',
     text: ({ url }, request) => {
       const hourAgo = new Date(Date.now() - 3_600_000).toISOString().slice(0, 16);
@@ -137,7 +131,6 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
       return html`<p>What was recorded since this time is sent to <strong>${url}</strong> again.</p>
         !${input('from', 'Since (UTC)', { type: 'datetime-local', more: 'required' })}`;
     },
-    back: pathOf,
     tone: '',
     act: async (request, { id }) => {
       const from = new Date(`${sentText(request, 'from')}Z`);
@@ -148,20 +141,18 @@ export async function webhooks(app: FastifyInstance): Promise<void> {
   });
 
   question(app, '/webhooks/:id/rotate', forAdmins, {
-    about: requireShown,
+    ...ofEndpoint,
     title: 'Rotate the secret',
     text: ({ url }) =>
       html`<strong>${url}</strong> gets a new secret, which is shown once. For 24 hours each delivery is signed with the
         previous one too.`,
-    back: pathOf,
     act: async (request, { id }) => showSecret(request, await once(request, secretRotation(managementOf(request), id))),
   });
 
   question(app, '/webhooks/:id/delete', forAdmins, {
-    about: requireShown,
+    ...ofEndpoint,
     title: 'Delete the endpoint',
     text: ({ url }) => html`<strong>${url}</strong> gets no events any more. What waits for it is not sent.`,
-    back: pathOf,
     act: async (request, { id }) => {
       await write(request, deleteEndpoint, id, actorOf(request));
       return `${section}?done=deleted`;
@@ -180,6 +171,8 @@ const managementOf = (request: FastifyRequest): Management => ({
 
 const requireShown = async (request: FastifyRequest): Promise<Endpoint> =>
   oneOf(request, noun, await showEndpoints(managementOf(request)));
+
+const ofEndpoint = { about: requireShown, back: pathOf };
 
 function draftOf(request: FastifyRequest): EndpointDraft {
   const fields = fieldsOf(request);
@@ -202,7 +195,7 @@ const notices: Record<string, string> = {
 const columns: readonly Column<Endpoint>[] = [
   ['Endpoint', (one) => twoLines(link(one.url, pathOf(one)), html`${one.description}`), 'long'],
   ['State', (one) => twoLines(stateOf(one), troubleOf(one))],
-  ['Waiting', waitingOf, 'number'],
+  ['Waiting', ({ waiting }) => numberOf(waiting), 'number'],
   ['Last success', ({ last_success_at }) => moment(last_success_at, 'Never')],
   ['Last failure', ({ last_failure_at }) => moment(last_failure_at, 'Never')],
 ];

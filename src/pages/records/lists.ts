@@ -87,15 +87,13 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 
   question(app, '/lists/:id/verify', forAdmins, {
-    about: requireList,
+    ...spending,
     title: 'Verify the list',
     text: async ({ id, name, contacts_count }, request) => {
       const price = await priceFor(request, 'verify_list', { list_id: id });
       return html`The e-mail addresses of the contacts in <strong>${name}</strong> (${numberOf(contacts_count)}) are
         checked, and the outcome is stored with the contacts. !${priceOf(price)}`;
     },
-    back: ({ id }) => `${section}/${id}`,
-    tone: '',
     act: async (request, { id }) => {
       const job = await startOnce(request, 'verify_list', { list_id: id });
       return jobPath(job, { list: id });
@@ -103,7 +101,7 @@ export async function lists(app: FastifyInstance): Promise<void> {
   });
 
   question(app, '/lists/:id/enrich', forAdmins, {
-    about: requireList,
+    ...spending,
     title: 'Enrich the list',
     text: async ({ id, name }, request) => {
       const sent = fieldsOf(request);
@@ -120,8 +118,6 @@ export async function lists(app: FastifyInstance): Promise<void> {
         !${input('max_credits', 'Spend at most', { hint, more: 'inputmode="numeric" autocomplete="off"' })}
         !${tick('checkbox', ['overwrite', '1'], 'Also replace what the contacts have', text(sent, 'overwrite') === '1')}`;
     },
-    back: ({ id }) => `${section}/${id}`,
-    tone: '',
     act: async (request, { id }) => {
       const sent = fieldsOf(request);
       const [overwrite, max_credits] = [text(sent, 'overwrite') === '1', integer(sent, 'max_credits')];
@@ -140,6 +136,8 @@ const maxMembers = 1_000;
 const requireList = async (request: FastifyRequest, max = maxCounted): Promise<List> =>
   required(await ask(request, findList, idOf(request, 'list'), max), 'list');
 
+const spending = { about: requireList, back: ({ id }: List): string => `${section}/${id}`, tone: '' } as const;
+
 const byHand = html`<span class="quiet">by hand</span>`;
 
 /** Returns the heading of the page of contacts that are filtered by a list, which is the list's page. */
@@ -149,7 +147,7 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
   const { name, description, rules, contacts_count, owner_name, updated_at } = list;
   const path = `${section}/${list.id}`;
   const isEmpty = contacts_count === 0;
-  const spending = html`!${linkButton('Verify', `${path}/verify`, 'secondary outline', 'data-dialog')}
+  const spends = html`!${linkButton('Verify', `${path}/verify`, 'secondary outline', 'data-dialog')}
   !${linkButton('Enrich', `${path}/enrich`, 'secondary outline')}`;
   const lead = [
     html`${description}`,
@@ -162,7 +160,7 @@ export async function listHeading(request: FastifyRequest, id: string): Promise<
     title: name,
     lead: html`!${lead.filter(Boolean).join(' · ')}
     !${when(rules.length > 0, rulesText(rules, await knownFor(request)))}`,
-    actions: html`!${when(isAdmin(request) && !isEmpty, spending)} !${editLinks(path)}`,
+    actions: html`!${when(isAdmin(request) && !isEmpty, spends)} !${editLinks(path)}`,
     none: when(
       isEmpty,
       rules.length > 0
