@@ -90,12 +90,10 @@ function filterForm(view: ProspectView): Html {
 }
 
 function refuse(view: ProspectView, faults: readonly Fault[]): Page {
-  const texts = faults.map(({ path, message }) => `${labelOf(path.split('/')[2])} ${message}.`);
+  const words: Readonly<Record<string, string>> = prospectWords;
+  const texts = faults.map(({ path, message }) => `${words[path.split('/')[2] ?? ''] ?? 'The search'} ${message}.`);
   return { title: 'Prospects', status: 400, body: html`!${formFaults({ '': texts.join(' ') })} !${filterForm(view)}` };
 }
-
-const labelOf = (name = ''): string =>
-  Object.hasOwn(prospectWords, name) ? prospectWords[name as keyof typeof prospectWords] : 'The search';
 
 /** Returns a text input with suggestions while the user types. Without JavaScript, a link leads to the suggestions. */
 function textControl(name: TextField, view: ProspectView): Html {
