@@ -51,25 +51,28 @@ const spendingScopes: Record<Pool, readonly Scope[]> = {
 
 const nothing = { amount: 0, per: 'total' } as const;
 
-type Preset = { label: string; advice: string; scopes: readonly Scope[]; caps?: SpendCaps };
+type Preset = { label: string; advice: string; given: { permissions: Scope[] } & Partial<KeyLimits> };
 
 const presets: Readonly<Record<string, Preset>> = {
   read: {
     label: 'Read only',
     advice: 'It sees everything, changes nothing and spends no credits.',
-    scopes: scopes.filter((scope) => scope.endsWith(':read')),
-    // A scope for reading is enough to verify a list.
-    caps: { subscription: nothing, verification: nothing },
+    given: {
+      permissions: scopes.filter((scope) => scope.endsWith(':read')),
+      // A scope for reading is enough to verify a list.
+      spend_caps: { subscription: nothing, verification: nothing },
+      approve_over: anySize,
+    },
   },
   crm: {
     label: 'Work with records',
     advice: 'It reads, creates, changes and deletes contacts, companies, lists, opportunities and so on.',
-    scopes: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect'),
+    given: { permissions: usualScopes.filter((scope) => !isPaidFor(scope) && resourceOf(scope) !== 'prospect') },
   },
   all: {
     label: 'Everything',
     advice: 'It also finds and unlocks prospects and verifies addresses, which spends credits.',
-    scopes: usualScopes,
+    given: { permissions: [...usualScopes] },
   },
 };
 
@@ -202,9 +205,10 @@ export async function keys(app: FastifyInstance): Promise<void> {
   formRoutes(app, '/keys/new', forAdmins, {
     show: showNew,
     act: async (request) => {
-      const [draft, sent] = [draftOf(request), fieldsOf(request)];
-      const key = completedByPreset(draft);
-      requireValid(KeyRequest, key, presets[draft.preset]?.caps ? [] : limitFaults(sent, key, key.permissions));
+      const { preset, ...draft } = draftOf(request);
+      const { given } = presets[preset] ?? {};
+      const key = { ...draft, ...given };
+      requireValid(KeyRequest, key, given?.spend_caps ? [] : limitFaults(fieldsOf(request), key, key.permissions));
       const issued = await once(request, (sql) => issueKey(sql, request.caller, key, KEY_PREFIX, actorOf(request)));
       return showIssued(request, issued);
     },
@@ -261,13 +265,6 @@ function draftOf(request: FastifyRequest): KeyDraft {
     permissions: values(fields, 'permissions', scopes.length) as Scope[],
     ...limitsIn(fields),
   };
-}
-
-function completedByPreset({ preset: chosen, ...draft }: KeyDraft): Required<KeyRequest> & KeyLimits {
-  const preset = presets[chosen];
-  if (!preset) return draft;
-  const limits = preset.caps && { spend_caps: preset.caps, approve_over: anySize };
-  return { ...draft, permissions: [...preset.scopes], ...limits };
 }
 
 const blank = { preset: 'read', expiration: 90 } as const;
@@ -361,7 +358,7 @@ function stateOf({ status, expires_at }: ApiKey): Html {
 
 function permissionsOf({ permissions }: ApiKey): Html {
   const own = new Set(permissions);
-  const like = Object.values(presets).find((one) => own.symmetricDifference(new Set(one.scopes)).size === 0);
+  const like = Object.values(presets).find((one) => own.symmetricDifference(new Set(one.given.permissions)).size === 0);
   return folded(like?.label ?? counted(permissions.length, 'permission'), permissionsText(permissions));
 }
 
