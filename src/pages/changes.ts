@@ -204,13 +204,7 @@ async function isTakenBackSoon(request: FastifyRequest, jobId: string): Promise<
 const requireChange = async (request: FastifyRequest): Promise<ToldChange> =>
   required(await ask(request, findChange, eventNouns, idOf(request, 'change')), 'change');
 
-interface Undone {
-  change: ToldChange;
-  /** What the change did to one record, if the undo is limited to it. */
-  one?: Change | undefined;
-  /** What the undo of the whole change would do. */
-  tried?: Awaited<ReturnType<typeof tryUndo>>;
-}
+type Undone = Exclude<Awaited<ReturnType<typeof requireUndo>>, string>;
 
 function backOf({ change, one }: Undone, request: FastifyRequest): string {
   const recordPath = one && (one.type === 'deleted' ? section : `${listPathOf(one.object)}/${one.record_id}`);
@@ -218,10 +212,11 @@ function backOf({ change, one }: Undone, request: FastifyRequest): string {
 }
 
 /**
- * Returns what is to be undone, or the path of the change's page, if it is taken back as far as that is possible.
+ * Returns what is to be undone, or the path of the change's page, if it is taken back as far as that is possible. `tried`
+ * is what the undo of the whole change would do. `one` is what the change did to the only record of a limited undo.
  * @throws DomainError `forbidden` if the undo would delete more records than this user may delete at once
  */
-async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
+async function requireUndo(request: FastifyRequest) {
   const change = await requireChange(request);
   const record = queryText(request, 'record');
   if (record === '') {
@@ -234,7 +229,7 @@ async function requireUndo(request: FastifyRequest): Promise<Undone | string> {
   }
   const filters = { change_id: change.id, record_id: required(canonicalId(record), 'record') };
   const { changes } = await ask(request, listChanges, eventNouns, { filters, limit: 1 });
-  return { change, one: required(changes[0], 'change') };
+  return { change, one: required(changes[0], 'change'), tried: undefined };
 }
 
 const tryOf = ({ db, caller }: FastifyRequest, { id }: ToldChange) => tryUndo(db, undoerOf(caller), id);

@@ -20,7 +20,7 @@ import { editLinks, editor, isPreview, nameTaken, usersOf, declaredFor, type Dra
 import { maxCounted, numberOf, type Heading } from './record-list.ts';
 import { EnrichContacts } from '../../schemas/clean-data.ts';
 import { customKey, fieldType } from '../../schemas/filters.ts';
-import type { DeclaredField, DeclaredType } from '../../schemas/wire.ts';
+import type { DeclaredType } from '../../schemas/wire.ts';
 import { countryCodes } from '../../files/phones.ts';
 import { clearNumber } from '../../files/values.ts';
 import { isInstant } from '../../schemas/formats.ts';
@@ -383,22 +383,18 @@ function wordOf({ field, operator, value }: Condition, known: Known): string {
 
 const typeOf = (field: string) => fieldType(contactFilterFields, field);
 
-/**
- * What the words of rules are made of. `owners` are the names of users, or their e-mail addresses where a name is
- * ambiguous. `addresses` are the e-mail addresses of all.
- */
-interface Known {
-  owners: readonly Choice[];
-  addresses: readonly Choice[];
-  declared: readonly DeclaredField[];
-}
+type Known = Awaited<ReturnType<typeof knownFor>>;
 
-async function knownFor(request: FastifyRequest): Promise<Known> {
+/**
+ * Returns what the words of rules are made of. `owners` are the names of users, or their e-mail addresses where a name
+ * is ambiguous. `addresses` are the e-mail addresses of all.
+ */
+async function knownFor(request: FastifyRequest) {
   const [users, declared] = await Promise.all([usersOf(request), declaredFor(request, { object: 'contacts' })]);
   const called = Map.groupBy(users, ({ name }) => fold(name));
   const isClear = (name: string) => called.get(fold(name))!.length === 1 && isSingle(name);
   const owners = users.map(({ id, name, email }): Choice => [id, isClear(name) ? name : email]);
-  return { owners, addresses: users.map(({ id, email }) => [id, email]), declared };
+  return { owners, addresses: users.map(({ id, email }): Choice => [id, email]), declared };
 }
 
 const declaredType = (field: string, { declared }: Known) => declared.find(({ key }) => key === customKey(field))?.type;
