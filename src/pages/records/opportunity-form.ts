@@ -22,7 +22,7 @@ import { lookUp, search, fieldsOf, text, unchanged, rowsIn, idsIn, integer, quer
 import { formMessage, type Fields } from '../base/requests.ts';
 import { when, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
-import { amountName, isAmount, opportunityWords, phoneNumber, priorityWords, money } from '../base/words.ts';
+import { amountName, isAmount, opportunityWords as words, phoneNumber, priorityWords, money } from '../base/words.ts';
 import { editor, requireRecord, usersOf, companySuggestions, contactSuggestions, userChoices } from './editor.ts';
 import type { Draft, EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
@@ -289,13 +289,12 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
     return offered.map((one) => {
       const { job_title, company, work_email, phone_numbers, location_locality } = one;
       const known = [nameOfContact(one), job_title, company.company_name, work_email, location_locality];
-      const words = [...known, ...phone_numbers.slice(0, 1).map(phoneNumber)].filter(Boolean).join(', ');
-      return tick('checkbox', [name, one.id], html`${words}`, ticked.includes(one.id));
+      const label = [...known, ...phone_numbers.slice(0, 1).map(phoneNumber)].filter(Boolean).join(', ');
+      return tick('checkbox', [name, one.id], html`${label}`, ticked.includes(one.id));
     });
   };
   const theirs = isConflict && stored && sent ? differing(await draftOf(request, stored), sent) : {};
   const { input, area, choice } = controlsFor(draft, faults, theirs, ['name']);
-  const words = opportunityWords;
   const stages = pipelines.flatMap(({ name, currency, stages }) =>
     stages.map(({ id, name: stage }): Choice => [id, pipelines.length > 1 ? `${name}, ${currency}: ${stage}` : stage]),
   );

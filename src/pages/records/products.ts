@@ -29,10 +29,9 @@ export async function products(app: FastifyInstance): Promise<void> {
       paginate: place,
     });
     const which = filterChoice('show', 'Which', { '': 'offered', all: 'all' }, show);
-    const add = linkButton('New product', `${section}/new`);
     return listPage({
       title: 'Products',
-      add,
+      add: linkButton('New product', `${section}/new`),
       above: html`<search>!${filters(section, html`!${searchBox('products', search)} !${which}`, '')}</search>`,
       columns: columns.filter(([head]) => show === 'all' || head !== 'State'),
       rows,
