@@ -29,6 +29,7 @@ function enhance(root) {
   each('data-copy', (button) => (button.hidden = !navigator.clipboard), root);
   each('data-chooser', prepareChooser, root);
   each('data-suggest', prepareSuggestions, root);
+  each('data-board', prepareBoard, root);
   each('method="post"', (form) => (form.noValidate = true), root); // the page marks all that is wrong at once
   root.querySelector('[aria-invalid="true"]')?.focus();
 }
@@ -183,7 +184,6 @@ function prepareBoard(board) {
       main.replaceChildren(...page.querySelector('main').childNodes);
       main.querySelector('[data-board]').scrollLeft = board.scrollLeft;
       enhance(main);
-      each('data-board', prepareBoard, main);
       main.querySelector(`[data-id="${card.dataset.id}"] a`)?.focus({ preventScroll: true });
     } catch {
       location.reload();
@@ -407,7 +407,6 @@ addEventListener('keydown', (event) => {
 });
 
 enhance(document);
-each('data-board', prepareBoard);
 restoreForm();
 restoreFocus();
 setTimeout(() => void follow(), intervalMs);
