@@ -37,18 +37,16 @@ export async function activities(app: FastifyInstance): Promise<void> {
 
   addAction(app, '/activities/:id/done', forMembers, async (request) => {
     const isDone = sentText(request, 'done') === '1';
-    const told = pathWith(ownPath(sentText(request, 'back')), { done: isDone ? 'completed' : 'reopened' });
     const done_at = isDone ? new Date().toISOString() : null;
-    return changeTask(request, told, (task) => (isDone === (task.done_at !== null) ? undefined : { done_at }));
+    const patchOf = (task: Activity) => (isDone === (task.done_at !== null) ? undefined : { done_at });
+    return changeTask(request, isDone ? 'completed' : 'reopened', patchOf);
   });
 
   addAction(app, '/activities/:id/move', forMembers, async (request) => {
-    const back = ownPath(sentText(request, 'back'));
     const day = readDay(sentText(request, 'day'));
-    if (day === undefined) return requireActivity(request).then(() => back);
+    if (day === undefined) return changeTask(request, '', () => undefined);
     const due_at = endOf(day);
-    const told = pathWith(back, { done: 'moved' });
-    return changeTask(request, told, (task) => (task.due_at === due_at ? undefined : { due_at }));
+    return changeTask(request, 'moved', (task) => (task.due_at === due_at ? undefined : { due_at }));
   });
 
   editor<Activity>(app, {
@@ -133,18 +131,20 @@ function recordPathOf({ contact_id, company_id, opportunity_id }: Activity): str
 /**
  * Changes a task unless it is so already. Returns the path that tells it, with an undo if this request has changed it:
  * of a double click, only the first does.
+ * @param done what the page tells. Empty: nothing
  */
 async function changeTask(
   request: FastifyRequest,
-  told: string,
+  done: string,
   patchOf: (task: Activity) => object | undefined,
 ): Promise<string> {
+  const told = pathWith(ownPath(sentText(request, 'back')), { done });
   const task = await requireActivity(request);
   const patch = patchOf(task);
   if (patch === undefined) return told;
   const written = write(request, activityWrites.update, task.id, patch as never, etagOf(task)).then(() => true);
   const isWritten = await written.catch(passing('precondition_failed', false));
-  return isWritten ? withUndo(request, told) : changeTask(request, told, patchOf);
+  return isWritten ? withUndo(request, told) : changeTask(request, done, patchOf);
 }
 
 const backOf = (found: Activity, request: FastifyRequest): string => backPath(request, recordPathOf(found));
