@@ -353,15 +353,15 @@ const titles: Record<number, string> = {
 
 function sendToLogin({ reason }: Unauthorized, request: FastifyRequest, reply: FastifyReply): FastifyReply {
   request.log.info({ credential: 'session', reason }, 'sent to the login');
-  const query = new URLSearchParams();
   const place = placeOf(request);
-  if (place !== '/app' && encodeURIComponent(place).length < maxLocation - 100) query.set('next', place);
-  if (reason !== 'missing') {
+  const isKept = place !== '/app' && encodeURIComponent(place).length < maxLocation - 100;
+  const hasEnded = reason !== 'missing';
+  if (hasEnded) {
     const { session, attributes } = sessionCookies(request.server.config);
     void reply.clearCookie(session, attributes);
-    query.set('ended', '1');
   }
-  return goTo(reply.header('cache-control', 'no-store'), `/app/login${query.size > 0 ? `?${query.toString()}` : ''}`);
+  const path = pathWith('/app/login', { next: when(isKept, place), ended: when(hasEnded, '1') });
+  return goTo(reply.header('cache-control', 'no-store'), path);
 }
 
 function placeOf({ method, url, headers: { referer } }: FastifyRequest): string {
@@ -376,10 +376,8 @@ const pathOf = ({ pathname, search }: URL): string => pathname + search;
  */
 export function ownPath(path: string): string {
   const base = 'http://pages.invalid';
-  if (!URL.canParse(path, base)) return '/app';
-  const url = new URL(path, base);
-  const isOwn =
-    url.origin === base && /^\/app(\/|$)/.test(url.pathname) && !/^\/app\/(login|logout)$/.test(url.pathname);
+  const url = URL.parse(path, base);
+  const isOwn = url?.origin === base && /^\/app(\/(?!(login|logout)$)|$)/.test(url.pathname);
   return isOwn ? pathOf(url) : '/app';
 }
 

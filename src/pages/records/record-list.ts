@@ -404,7 +404,7 @@ function showNew(request: FastifyRequest, { faults }: Refused): FormPage {
     section: `/app/${object}`,
     body: html`!${hidden({ object, query })}
     !${input('name', 'Name', { hint: 'A view of yours with this name is replaced.', more })}
-    !${choice('for', 'Who sees it', Object.entries({ me: 'only me', all: 'everybody here' }))}
+    !${choice('for', 'Who sees it', { me: 'only me', all: 'everybody here' })}
     !${buttons('Save the view', pathOf({ object, query }))}`,
     isNarrow: true,
   };
@@ -418,11 +418,11 @@ export async function viewLinks(request: FastifyRequest, object: ViewObject, sho
   const views = (await viewsOf(request)).filter((one) => one.object === object);
   const now = shown.toString();
   if (now === '' && views.length === 0) return '';
-  const current = views.find(({ query }) => query === now);
-  const save = new URLSearchParams({ object, query: now }).toString();
+  const isSaved = views.some(({ query }) => query === now);
+  const save = dialogLink('Save this view', pathWith('/app/views/new', { object, query: now }));
   return html`<ul class="chips views" aria-label="Saved views">
     !${views.map((view) => html`<li>!${viewLink(request, view, view.query === now)}</li>`)}
-    !${now === '' || current ? '' : html`<li><a href="/app/views/new?${save}" data-dialog>Save this view</a></li>`}
+    !${now === '' || isSaved ? '' : html`<li>!${save}</li>`}
   </ul>`;
 }
 
