@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { startApp } from '../setup/app.ts';
-import { contactBody, make, makeList, unique } from '../setup/factories.ts';
+import { contactBody, make, makeList, opportunityBody, unique } from '../setup/factories.ts';
 import { adminOfEachTest, expectPage, filledFields, textOf, visitorOf } from './visitor.ts';
 
 const app = await startApp();
@@ -54,17 +54,15 @@ test('a search for contacts leads to the companies that it finds, and a search f
   );
 });
 
-test('the search beside each page finds contacts and companies, tells them apart, and leads to the only one', async () => {
+test('the search beside each page finds records and lists, tells them apart, and leads to the only one', async () => {
   const word = unique('Wharf');
   const found = `/app/search?search=${word}`;
   expect((await admin.get('/app')).body).toMatch(
     /action="\/app\/search"[^]*data-suggest="\/app\/search"[^>]*>\s*<input type="hidden" name="find"/,
   );
-  expectPage(
-    await admin.get(`${found}&find=1`),
-    200,
-    /Nothing is found .* New contact Look further in: Contacts · Comp/,
-  );
+  const nothing = await admin.get(`${found}&find=1`);
+  expectPage(nothing, 200, /Nothing is found The search looks at .* opportunities and lists\. New contact$/);
+  expect(nothing.body).toContain(`name="search" value="${word}"`);
   const id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: word }));
   expect((await admin.get(`${found}&find=1`)).location).toBe(`/app/contacts/${id}`);
   expectPage(await admin.get(found), 200, `Ada ${word} Contact · `);
@@ -72,6 +70,10 @@ test('the search beside each page finds contacts and companies, tells them apart
   const both = await admin.get(`${found}&find=1`);
   expectPage(both, 200, new RegExp(` ${word} Company · x\\.example Ada ${word} Contact · `));
   expect(both.body).toContain(`href="/app/companies/${company}"`);
+  await make(customer, '/opportunities', await opportunityBody(customer, { name: `${word} crane` }));
+  await customer.post('/list-contact', { name: `Guests of ${word.toUpperCase()}` });
+  const every = new RegExp(`${word} crane Opportunity Guests of ${word.toUpperCase()} List Look further in`);
+  expectPage(await admin.get(found), 200, every);
   expect((await admin.get('/app/search?search=+&find=1')).location).toBe('/app/contacts');
   expect((await admin.get('/app/search?search=%00')).status).toBe(400);
 });

@@ -225,13 +225,14 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
     const path = name === '' ? '/app' : `/app/${name}`;
     return html`<a href="${path}" !${when(path === section, 'aria-current="page"')}>${label}</a>`;
   };
+  const searched = sectionOf(request) === '/app/search' ? queryText(request, 'search') : '';
   const last = { ...sections.at(-1), ...(caller.role === 'admin' && sectionsOfAdmins) };
   const groups = [...sections.slice(0, -1), last].map((group) => Object.entries(group).map(entry).join(''));
   return html`<header class="sidebar">
     <button type="button" class="menu secondary outline" popovertarget="menu">Menu</button>
     <a class="brand" href="/app">Sales Data</a>
     <form class="find" method="get" action="/app/search">
-      <input type="search" name="search" maxlength="256" !${find} /> !${hidden({ find: '1' })}
+      <input type="search" name="search" value="${searched}" maxlength="256" !${find} /> !${hidden({ find: '1' })}
     </form>
     <nav id="menu" aria-label="Main" popover>!${groups.join('<hr />')}</nav>
     <div class="account row">

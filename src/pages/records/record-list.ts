@@ -5,6 +5,8 @@ import { queryText, customName, isAdmin, queryOf, ask, text, required, lookUp } 
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
+import { listOpportunities } from '../../queries/crm/opportunities.ts';
+import { fold } from '../../text/fold.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
 import { maxBatchItems } from '../../schemas/batches.ts';
@@ -88,21 +90,36 @@ export function searchPage(app: FastifyInstance): void {
   addPage(app, '/search', forMembers, async (request) => {
     const { search } = viewOf(contactKind, queryOf(request)).values;
     if (search === undefined) return contactKind.path;
-    const rows = await findByText(request, search, mostFound);
+    const [people, deals, lists] = await Promise.all([
+      findByText(request, search, mostFound),
+      ask(request, listOpportunities, { filters: { name: { contains: search } }, paginate: { limit: mostFound } }),
+      listChoices(request),
+    ]);
+    const ofDeals = deals.rows.map(({ id, name }) => ({
+      name,
+      path: `/app/opportunities/${id}`,
+      about: 'Opportunity',
+    }));
+    const ofLists = lists
+      .filter(({ name }) => fold(name).includes(fold(search)))
+      .map(({ id, name }) => ({ name, path: `/app/lists/${id}`, about: 'List' }));
+    const rows = [...people, ...ofDeals, ...ofLists.slice(0, mostFound)];
     if (rows.length === 1 && queryText(request, 'find') !== '') return rows[0]!.path;
     const create = linkButton('New contact', `${contactKind.path}/new`);
-    const none = empty('Nothing is found', `The search looks at ${contactKind.searched}.`, 'search', create);
+    const none = empty(
+      'Nothing is found',
+      `The search looks at ${contactKind.searched}, opportunities and lists.`,
+      'search',
+      create,
+    );
     const found = rows.map(({ name, path, about }) => {
       const named = html`<a data-name="${about}" href="${path}">${name}</a>`;
       return html`<span>!${twoLines(named, html`${about}`)}</span>`;
     });
     const all = [contactKind, companyKind].map(({ title, path }) => link(title, pathWith(path, { search })));
-    const body = rows.length === 0 ? none : plainList(found, '');
-    return {
-      title: `Search for “${search}”`,
-      body: html`!${body}
-        <p>Look further in: !${all.join(' · ')}</p>`,
-    };
+    const further = html`!${plainList(found, '')}
+      <p>Look further in: !${all.join(' · ')}</p>`;
+    return { title: `Search for “${search}”`, body: rows.length === 0 ? none : further };
   });
 }
 
