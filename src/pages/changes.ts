@@ -267,7 +267,7 @@ const undoTexts: Readonly<Record<Change['type'], (change: Change) => Html>> = {
   created: ({ object }) => html`This ${object} is deleted, unless it was changed since.`,
   updated: ({ object }) => html`This ${object} gets back what it had before this change. What was changed since stays.`,
   deleted: (change) =>
-    html`<strong>${oldNameOf(change)}</strong> stands again, with its lists and everything else that still exists.`,
+    html`<strong>${oldNameOf(change)}</strong> will be back, with its lists and everything else that still exists.`,
 };
 
 const undoButton = ({ id, undoable }: Pick<ToldChange, 'id' | 'undoable'>, label: string): Html =>

@@ -205,7 +205,7 @@ test('what was deleted stands under Deleted, and is restored from there or from 
   const path = undoPath(after.body).replace(/\?.*/, '');
   const restore = `${path}?record=${id}`;
   expect(deleted.body).toContain(`href="${restore}"`);
-  expect(textOf(await admin.get(restore))).toContain('Ada Lovelace stands again');
+  expect(textOf(await admin.get(restore))).toContain('Ada Lovelace will be back');
   const back = await admin.get(await undo(undoPath(after.body)));
   expect(textOf(back)).toMatch(/^Contacts .*It is taken back\. .*Ada Lovelace/);
   expect((await customer.get(`/contacts/${id}`)).status).toBe(200);

@@ -338,6 +338,8 @@ test('opportunities stand in a column for each stage, with its total and its day
   const today = new Date().toLocaleDateString('en-GB', { dateStyle: 'medium', timeZone: 'UTC' });
   expect(textOf(await admin.get('/app/opportunities'))).toMatch(new RegExp(`Won 1 US\\$0 Two engines .* ${today}`));
   expect(textOf(await admin.get(`/app/opportunities/${id}`))).toContain(` · won ${today} · `);
+  const { body: form } = await admin.get(`/app/opportunities/${id}/edit`);
+  expect(form.indexOf('id="close_date"')).toBeLessThan(form.indexOf('id="estimated_closing_date"'));
   const won = (await customer.get(`/opportunities/${id}`)).body;
   expect([won.stage_id, won.close_date <= new Date().toISOString()]).toEqual([stages[4]!.id, true]);
 });

@@ -75,7 +75,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
     update: activityWrites.update,
     remove: activityWrites.remove,
     question: ({ title, body }) =>
-      html`<strong>${title || body.slice(0, 200)}</strong> is deleted. This can be undone.`,
+      html`<strong>${title || body.slice(0, 200)}</strong> will be deleted. This can be undone.`,
     back: backOf,
   });
 }

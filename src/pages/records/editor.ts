@@ -200,7 +200,8 @@ export const recordEdit = (app: FastifyInstance, kind: RecordKind): void =>
     about: (request) => requireRecord(request, kind.noun, kind.find),
     doubt: (request, body, id) => twinsOf(kind, request, body, id),
     question: async (found, request) =>
-      html`<strong>${kind.nameOf(found)}</strong> is deleted. This can be undone. ${await kind.detaches(request, found)}`,
+      html`<strong>${kind.nameOf(found)}</strong> will be deleted. This can be undone.
+        ${await kind.detaches(request, found)}`,
   });
 
 /** Returns a warning of records that may be the one that a form describes, or of companies like its new one. */

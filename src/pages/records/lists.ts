@@ -83,7 +83,8 @@ export async function lists(app: FastifyInstance): Promise<void> {
     update: updateList,
     remove: deleteList,
     question: ({ name, contacts_count }) =>
-      html`<strong>${name}</strong> is deleted. This can be undone. Its contacts (${numberOf(contacts_count)}) stay.`,
+      html`<strong>${name}</strong> will be deleted. This can be undone. Its contacts (${numberOf(contacts_count)})
+        stay.`,
   });
 
   question(app, '/lists/:id/verify', forAdmins, {

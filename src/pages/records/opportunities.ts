@@ -241,9 +241,12 @@ async function showOne(request: FastifyRequest, refused: Refused): Promise<Page>
     const sum = html`<span class="quiet">${count(line.quantity)} × ${money(line.price, pipeline.currency)} =</span>`;
     return html`${line.name} !${when(!isAmount(line), sum)} <strong>${money(line.total, pipeline.currency)}</strong>`;
   });
+  if (lines.length > 1) lines.push(html`Total: <strong>${money(found.price, pipeline.currency)}</strong>`);
+  const chance = html`${stage.name}, ${stage.probability_percentage} % likely`;
   const lead = [
     html`<strong>${money(found.price, pipeline.currency)}</strong>`,
     companyLink({ company }),
+    when(stage.status === 'OPEN', chance),
     html`!${outcomes[stage.status]} !${day(found[closingField(stage)])}`,
     html`${users.find(({ id }) => id === found.user_id_assigned)?.name ?? ''}`,
     priorityBadge(priority),

@@ -23,6 +23,7 @@ import { formMessage, type Fields } from '../base/requests.ts';
 import { when, html, folded, card, sideBySide, dayIn, dayOf, startOf, today, readNumber } from '../base/html.ts';
 import { counted, type Html, type Column } from '../base/html.ts';
 import { amountName, isAmount, opportunityWords as words, phoneNumber, priorityWords, money } from '../base/words.ts';
+import { closingField } from './deals.ts';
 import { editor, requireRecord, usersOf, companySuggestions, contactSuggestions, userChoices } from './editor.ts';
 import type { Draft, EditForm } from './editor.ts';
 import { nameOfContact } from './kinds.ts';
@@ -39,8 +40,8 @@ export const opportunityEdit = (app: FastifyInstance): void =>
     controls: opportunityControls,
     ...opportunityWrites,
     question: ({ name, contacts_ids }) =>
-      html`<strong>${name}</strong> is deleted. This can be undone. Its ${counted(contacts_ids.length, 'contact')}, its
-        company and its products stay.`,
+      html`<strong>${name}</strong> will be deleted. This can be undone. Its ${counted(contacts_ids.length, 'contact')},
+        its company and its products stay.`,
   });
 
 export const requireOpportunity = (request: FastifyRequest): Promise<Opportunity> =>
@@ -298,14 +299,16 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const stages = pipelines.flatMap(({ name, currency, stages }) =>
     stages.map(({ id, name: stage }): Choice => [id, pipelines.length > 1 ? `${name}, ${currency}: ${stage}` : stage]),
   );
+  const stage = pipelines.flatMap((one) => one.stages).find(({ id }) => id === stored?.stage_id);
+  const [due, other] = stage && closingField(stage) === 'close_date' ? dateFields.toReversed() : dateFields;
+  const dateInput = (name: (typeof dateFields)[number]): Html => input(name, words[name], { type: 'date' });
   const currencies = new Set(pipelines.map(({ currency }) => currency));
   const levels = priorities.map((one) => [one, priorityWords[one].word] as const);
   const owners = userChoices(users, text(draft, 'user_id_assigned')).slice(1);
   const amountHint = `In ${[...currencies].join(' or ')}. The products below are added to it.`;
   const people = [...contacts, ...alike];
   const more = html`<div class="columns">
-      !${choice('priority', words.priority, levels)}
-      !${when(stored, input('close_date', words.close_date, { type: 'date' }))}
+      !${choice('priority', words.priority, levels)} !${when(stored, dateInput(other))}
     </div>
     !${area('description', words.description)}`;
   const isMore = text(draft, 'priority') !== 'NONE' || text(draft, 'description') || faults['description'];
@@ -315,7 +318,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
         input('name', words.name),
         input('amount', amountName, { hint: amountHint, more: 'inputmode="decimal" autocomplete="off"' }),
         choice('stage_id', words.stage_id, stages),
-        input('estimated_closing_date', words.estimated_closing_date, { type: 'date' }),
+        dateInput(due),
         choice('user_id_assigned', words.user_id_assigned, owners),
       ),
     )}

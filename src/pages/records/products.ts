@@ -61,7 +61,7 @@ export async function products(app: FastifyInstance): Promise<void> {
     nameOf: ({ name }) => name,
     ...productWrites,
     question: ({ name }) =>
-      html`<strong>${name}</strong> is deleted. This can be undone. Opportunities keep it with its price.`,
+      html`<strong>${name}</strong> will be deleted. This can be undone. Opportunities keep it with its price.`,
     back: () => section,
   });
 }

@@ -356,8 +356,10 @@ const deletion = (kind: RecordKind): Act => ({
   tone: 'danger',
   controls: async () =>
     kind.object === 'contacts'
-      ? html`<p>They are deleted, and leave their lists and opportunities. This can be undone.</p>`
-      : html`<p>They are deleted. Their contacts and opportunities stay, without a company. This can be undone.</p>`,
+      ? html`<p>They will be deleted, and leave their lists and opportunities. This can be undone.</p>`
+      : html`<p>
+          They will be deleted. Their contacts and opportunities stay, without a company. This can be undone.
+        </p>`,
   run: async (request, rows) => {
     if (rows.length > memberDeletes && !isAdmin(request))
       throw invalid(`only an admin deletes more than ${memberDeletes} at once`);
