@@ -105,8 +105,9 @@ async function foundAbout(request: FastifyRequest) {
   const isExact = (text: string | null | undefined) => fold(text ?? '') === fold(given);
   const exact = found.filter(({ kind, row, name }) => isExact(name) || isExact(kind.about(row)[0]));
   const offered = exact.length > 0 ? exact : found;
-  // With so many, others may have the same name.
-  const isSure = offered.length === 1 && found.length < mostFound;
+  // With so many of one kind, others of it may have the same name.
+  const alike = found.filter(({ kind }) => kind === offered[0]!.kind);
+  const isSure = offered.length === 1 && alike.length < mostFound;
   const one = offered.find(({ row }) => isSure || row.id === sentText(request, 'which'));
   return { given, one, offered };
 }

@@ -307,14 +307,18 @@ export async function findRepeated(sql: Sql, customerId: string, importId: strin
   return { groups: rows.map(({ lines }) => lines), surplus: rows[0]?.surplus ?? 0 };
 }
 
-/** Returns the number of records that were left out only because they lack this field. */
+/** Returns the number of records that were left out because they lack this field, at most one more than `maxDeleted`. */
 export async function countLacking(sql: Sql, customerId: string, importId: string, field: string): Promise<number> {
   const [row] = await sql<[{ rows: number }]>`
     select count(*)::integer as rows
-    from import_rows
-    where customer_id = ${customerId}
-      and import_id = ${importId}
-      ${isLacking(sql, field)}`;
+    from (
+      select
+      from import_rows
+      where customer_id = ${customerId}
+        and import_id = ${importId}
+        ${isLacking(sql, field)}
+      limit ${maxDeleted + 1}
+    ) counted`;
   return row.rows;
 }
 
