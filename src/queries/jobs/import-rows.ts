@@ -312,7 +312,7 @@ export async function countLacking(sql: Sql, customerId: string, importId: strin
   const [row] = await sql<[{ rows: number }]>`
     select count(*)::integer as rows
     from (
-      select
+      select 1
       from import_rows
       where customer_id = ${customerId}
         and import_id = ${importId}
