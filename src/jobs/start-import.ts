@@ -414,7 +414,8 @@ export async function startUploaded(
   const found = await lockImport(sql, customerId, id, visible);
   if (found.is_awaited && !isApproved) throw awaited();
   const isChecked = changes.dry_run === false && found.dry_run && found.status === 'COMPLETED';
-  if (isSeen && !isChecked) throw conflict('The columns have changed since this check: check the file again');
+  if (isSeen && found.status === 'UPLOADED')
+    throw conflict('The columns have changed since this check: check the file again');
   if (!isChecked) requireUploaded(found);
   await allowNotes(sql, customerId, found.id, mayNote);
   await updateImport(sql, customerId, found, changes);

@@ -337,7 +337,9 @@ function errorOf(
   warnings: readonly Fault[],
 ): string {
   const named = new Set(warnings.map(({ path }) => path));
-  const texts = [...warnings, ...faults.filter(({ path }) => path === '' || !named.has(path))].map(textOf);
+  // A value that was left out is told once. Of two addresses, the other one can still find several records.
+  const others = faults.filter(({ path }) => path === '' || matchingIds || !named.has(path));
+  const texts = [...warnings, ...others].map(textOf);
   const ids = matchingIds ? [`matching ids: ${matchingIds.join(', ')}`] : [];
   return joined([...(faults.length > 0 ? texts : [...texts, message]), ...ids]);
 }

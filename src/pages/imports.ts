@@ -31,7 +31,7 @@ import { cancelImport, changeImport, createLacking, reopenChecked, startUploaded
 import { sendFile } from '../plugins/responses.ts';
 import { allImports, listImportedFiles } from '../queries/jobs/imports.ts';
 import { requireImport, requireImportState, type ImportState, type ListedImport } from '../queries/jobs/imports.ts';
-import { countLacking, findRepeated } from '../queries/jobs/import-rows.ts';
+import { countLacking, findRepeated, lackingPattern } from '../queries/jobs/import-rows.ts';
 import { listDeclared } from '../queries/records/custom-fields.ts';
 import { findListNames } from '../queries/crm/lists.ts';
 import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
@@ -47,9 +47,10 @@ function failureTable(found: Import, state: ImportState, failures: readonly Impo
   const [would, what] = found.dry_run ? ['would be ', 'What would happen'] : ['', 'What happened'];
   const headers = layout ? columnNames(layout.headers).filter((_, i) => layout.columns[i]) : ['Record'];
   const since = state.second?.created ? html`, then !${link('created as new', pathOf(state.second))}` : '';
+  const isCreatable = new RegExp(lackingPattern(found.match ?? ''));
   const happened = ({ error = '', warning = error }: ImportFailure): Html =>
     twoLines(
-      html`${would}${error ? 'left out' : 'written, with a value left out'}!${when(isCreatable(error, found), since)}`,
+      html`${would}${error ? 'left out' : 'written, with a value left out'}!${when(isCreatable.test(error), since)}`,
       html`${wordsOf(warning).replaceAll(': is missing', ' is missing')}`,
     );
   const valueOf =
@@ -63,10 +64,6 @@ function failureTable(found: Import, state: ImportState, failures: readonly Impo
   ];
   return html`<div class="rows">!${table('Records to look at', columns, failures)}</div>`;
 }
-
-/** Returns true for the error of a record that `createLacking` creates. */
-const isCreatable = (error: string, { match }: Import): boolean =>
-  new RegExp(`(^|; )${match}: `).test(error) && !error.includes('; a new record needs ');
 
 function repeatedText({ object, match }: Import, repeated: number, groups: readonly (readonly number[])[]): string {
   if (repeated === 0 || match === null) return '';

@@ -228,6 +228,19 @@ test('people without an address whom a check has left out are created once, also
   expect((await customer.post('/contacts/metadata', {})).body.pagination.total_records).toBe(2);
 });
 
+test('a record that finds several people by one of its addresses says so, and is not created as new', async () => {
+  for (const first_name of ['Ada', 'Bob'])
+    await make(customer, '/contacts', contactBody({ first_name, work_email: 'twin@example.com' }));
+  const page = (await upload({ mode: '', match: '' }, 'E-Mail,Vorname\n"twin@example.com; foo@bar",Cy\n')).location!;
+  await visitor.submit(page, { do: 'check' });
+  await workAtAll(app, customer);
+  const shown = textOf(await visitor.get(page));
+  expect(shown).toMatch(/“?"foo@bar" is not an e-mail address; .*matching ids: /);
+  expect(shown).not.toContain('Create as new contacts');
+  const sent = await visitor.fieldsOf(page, '/app/logout');
+  expect((await visitor.post(page, { ...sent, do: 'anew' })).status).toBe(409);
+});
+
 test('an import with the pages offers another way for people without an address, and for those who are there', async () => {
   await make(customer, '/contacts', contactBody({ work_email: 'ada@example.com' }));
   const file = 'E-Mail,First Name,Phone,Shoe\nada@example.com,Ada,,\n,Grace,+44 20 7946 0000,38\n';

@@ -61,7 +61,11 @@ test('the search beside each page finds records and lists, tells them apart, and
     /action="\/app\/search"[^]*data-suggest="\/app\/search"[^>]*>\s*<input type="hidden" name="find"/,
   );
   const nothing = await admin.get(`${found}&find=1`);
-  expectPage(nothing, 200, /Nothing is found The search looks at .* opportunities and lists\. New contact$/);
+  expectPage(
+    nothing,
+    200,
+    /Nothing is found The search looks at contacts, companies, opportunities and lists\. New contact$/,
+  );
   expect(nothing.body).toContain(`name="search" value="${word}"`);
   const id = await make(customer, '/contacts', contactBody({ first_name: 'Ada', last_name: word }));
   expect((await admin.get(`${found}&find=1`)).location).toBe(`/app/contacts/${id}`);
@@ -73,7 +77,8 @@ test('the search beside each page finds records and lists, tells them apart, and
   await make(customer, '/opportunities', await opportunityBody(customer, { name: `${word} crane` }));
   await customer.post('/list-contact', { name: `Guests of ${word.toUpperCase()}` });
   const every = new RegExp(`${word} crane Opportunity Guests of ${word.toUpperCase()} List Look further in`);
-  expectPage(await admin.get(found), 200, every);
+  expectPage(await admin.get(`${found}&find=1`), 200, every);
+  expect((await admin.get(found)).body).not.toContain('crane');
   expect((await admin.get('/app/search?search=+&find=1')).location).toBe('/app/contacts');
   expect((await admin.get('/app/search?search=%00')).status).toBe(400);
 });

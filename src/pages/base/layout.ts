@@ -246,7 +246,7 @@ function sidebar(request: FastifyRequest, { section = sectionOf(request) }: Page
 }
 
 const find =
-  'placeholder="Find" aria-label="Find contacts and companies" autocomplete="off" data-suggest="/app/search" data-parameter="search"';
+  'placeholder="Find" aria-label="Find" autocomplete="off" data-suggest="/app/search" data-parameter="search"';
 
 interface FormRoutes {
   /** Path to which the form is sent. Default: the path of its page. */

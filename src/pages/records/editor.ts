@@ -24,6 +24,7 @@ import { phoneReader } from '../../files/phones.ts';
 import { faultOfValue, type DeclaredField, type DeclaredType } from '../../schemas/wire.ts';
 import type { Company } from '../../schemas/companies.ts';
 import type { Contact, ContactCreate } from '../../schemas/contacts.ts';
+import { minTextLength } from '../../filters/to-sql.ts';
 import { externalName, fold, words, type PhoneNumber } from '../../text/fold.ts';
 import type { User } from '../../schemas/accounts.ts';
 
@@ -229,11 +230,13 @@ async function twinsOf(kind: RecordKind, request: FastifyRequest, body: Partial<
 async function companiesLike(request: FastifyRequest, name: string) {
   const said = externalName(name);
   // The search finds words as they are stored, with the marks between them.
-  const search = words(name)
-    .filter((word) => said.includes(word))
-    .join(' ');
+  const terms = words(name).filter((word) => said.includes(word));
+  // Shorter words are in no index.
+  const search = terms.some((term) => term.length >= minTextLength) ? terms.join(' ') : '';
   const asked = [{ company_name: name }, { search }].filter((one) => !Object.values(one).includes(''));
-  const pages = asked.map((filters) => ask(request, companyKind.list, { filters, paginate: { limit: 100 } }));
+  const pages = asked.map((filters) =>
+    ask(request, companyKind.list, { filters, paginate: { limit: 100 } }).catch(passing('unavailable', { rows: [] })),
+  );
   const rows = (await Promise.all(pages)).flatMap((page) => page.rows);
   return rows.filter((row) => externalName(row.company_name) === said);
 }

@@ -311,7 +311,8 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
       !${choice('priority', words.priority, levels)} !${when(stored, dateInput(other))}
     </div>
     !${area('description', words.description)}`;
-  const isMore = text(draft, 'priority') !== 'NONE' || text(draft, 'description') || faults['description'];
+  const isMore =
+    text(draft, 'priority') !== 'NONE' || text(draft, 'description') || faults['description'] || faults[other];
   return html`!${group(
       'Opportunity',
       sideBySide(

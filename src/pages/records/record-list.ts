@@ -1,7 +1,7 @@
 import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
 import { undoButton, doneNotice, filters, numberedPager, labelled, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, withoutNotice, type Choice } from '../base/forms.ts';
-import { queryText, customName, isAdmin, queryOf, ask, text, required, lookUp } from '../base/requests.ts';
+import { queryText, customName, isAdmin, passing, queryOf, ask, text, required, lookUp } from '../base/requests.ts';
 import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refused } from '../base/requests.ts';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
@@ -90,28 +90,19 @@ export function searchPage(app: FastifyInstance): void {
   addPage(app, '/search', forMembers, async (request) => {
     const { search } = viewOf(contactKind, queryOf(request)).values;
     if (search === undefined) return contactKind.path;
-    const [people, deals, lists] = await Promise.all([
+    // Suggestions while one types do not look at names that are in no index.
+    const isSent = queryText(request, 'find') !== '';
+    const [people, others] = await Promise.all([
       findByText(request, search, mostFound),
-      ask(request, listOpportunities, { filters: { name: { contains: search } }, paginate: { limit: mostFound } }),
-      listChoices(request),
+      isSent ? dealsAndLists(request, search) : [],
     ]);
-    const ofDeals = deals.rows.map(({ id, name }) => ({
-      name,
-      path: `/app/opportunities/${id}`,
-      about: 'Opportunity',
-    }));
-    const ofLists = lists
-      .filter(({ name }) => fold(name).includes(fold(search)))
-      .map(({ id, name }) => ({ name, path: `/app/lists/${id}`, about: 'List' }));
-    const rows = [...people, ...ofDeals, ...ofLists.slice(0, mostFound)];
-    if (rows.length === 1 && queryText(request, 'find') !== '') return rows[0]!.path;
+    const rows = [...people, ...others];
+    if (rows.length === 1 && isSent) return rows[0]!.path;
     const create = linkButton('New contact', `${contactKind.path}/new`);
-    const none = empty(
-      'Nothing is found',
-      `The search looks at ${contactKind.searched}, opportunities and lists.`,
-      'search',
-      create,
-    );
+    const advice = isSent
+      ? 'The search looks at contacts, companies, opportunities and lists.'
+      : 'Press Enter to look at opportunities and lists, too.';
+    const none = empty('Nothing is found', advice, 'search', create);
     const found = rows.map(({ name, path, about }) => {
       const named = html`<a data-name="${about}" href="${path}">${name}</a>`;
       return html`<span>!${twoLines(named, html`${about}`)}</span>`;
@@ -121,6 +112,20 @@ export function searchPage(app: FastifyInstance): void {
       <p>Look further in: !${all.join(' · ')}</p>`;
     return { title: `Search for “${search}”`, body: rows.length === 0 ? none : further };
   });
+}
+
+/** Returns opportunities and lists with a text in their name. Looks at the newest lists only. */
+async function dealsAndLists(request: FastifyRequest, search: string) {
+  const query = { filters: { name: { contains: search } }, paginate: { limit: mostFound } };
+  const [deals, lists] = await Promise.all([
+    ask(request, listOpportunities, query).catch(passing('unavailable', { rows: [] })),
+    listChoices(request),
+  ]);
+  const named = lists.filter(({ name }) => fold(name).includes(fold(search))).slice(0, mostFound);
+  return [
+    ...deals.rows.map(({ id, name }) => ({ name, path: `/app/opportunities/${id}`, about: 'Opportunity' })),
+    ...named.map(({ id, name }) => ({ name, path: `/app/lists/${id}`, about: 'List' })),
+  ];
 }
 
 function doneText(request: FastifyRequest, { noun, title }: RecordKind): Html {

@@ -157,12 +157,12 @@ export async function insertRows(
 const maxBytes = 4 * 1024 * 1024;
 
 /**
- * Returns the SQL condition for records that were left out because they lack the field by which their import finds stored
- * ones, or because its value is invalid, and that could be created without it.
+ * Returns the pattern of errors of records that were left out only because they lack the field by which their import
+ * finds stored ones, or because its value is invalid, such as `work_email: "x" is not an e-mail address`.
  */
-export const isLacking = (sql: Queryable, field: string) => sql`
-  and error ~ ${`(^|; )${field}: `}
-  and error not like '%; a new record needs %'`;
+export const lackingPattern = (field: string): string => String.raw`^${field}: (is missing|"([^"\\]|\\.)*" is [^;"]*)$`;
+
+export const isLacking = (sql: Queryable, field: string) => sql`and error ~ ${lackingPattern(field)}`;
 
 /**
  * Returns the next records in the order of the file.
