@@ -127,7 +127,8 @@ async function opportunityOf(request: FastifyRequest, stored: Opportunity | unde
   const plain = plainFields.map((name) => [name, unchanged(text(fields, name).trim(), stored ? [stored[name]] : [])]);
   const dates = dateFields.flatMap((name) => {
     const given = text(fields, name in fields ? name : dateFields[0]);
-    return stored && given === text(before, name) ? [] : [[name, startOf(given)] as const];
+    const isKept = stored && (!(name in fields) || given === text(before, name));
+    return isKept ? [] : [[name, startOf(given)] as const];
   });
   const stage = canonicalId(text(fields, 'stage_id')) ?? text(fields, 'stage_id');
   const isMoved = stored ? stage !== stored.stage_id && dates.every(([name]) => name !== 'close_date') : true;
@@ -308,7 +309,7 @@ async function opportunityControls(form: EditForm<Opportunity>, request: Fastify
   const amountHint = `In ${[...currencies].join(' or ')}. The products below are added to it.`;
   const people = [...contacts, ...alike];
   const more = html`<div class="columns">
-      !${choice('priority', words.priority, levels)} !${when(stored, dateInput(other))}
+      !${choice('priority', words.priority, levels)} !${when(due === 'close_date', dateInput(other))}
     </div>
     !${area('description', words.description)}`;
   const isMore =
