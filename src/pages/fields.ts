@@ -70,9 +70,9 @@ function listOf(object: DeclaredObject, all: readonly Found[]): Html {
   const [own, found] = [all.filter(isDeclared), all.filter((one) => !isDeclared(one))];
   const names = builtInOf(object).flatMap(({ label, writable }) => (writable ? label : []));
   const give = ({ key, type }: Found) =>
-    link('Give it a type', pathWith(`${section}/${object}/new`, { found: key, label: key, type }));
-  const untyped = html`<h3>Without a type</h3>
-    !${quiet('Imports and programs wrote these. They are not in rules and tables until they have a type.')}
+    link('Set it up', pathWith(`${section}/${object}/new`, { found: key, label: key, type }));
+  const untyped = html`<h3>Not set up yet</h3>
+    !${quiet('Imports or programs have brought these. Set them up, and they are in forms, tables and rules, too.')}
     !${bullets(found.map((one) => html`<code>${one.key}</code> !${give(one)}`))}`;
   return panel(
     plain(object),
@@ -167,7 +167,7 @@ async function showForm(request: FastifyRequest, object: DeclaredObject, refused
   const key = found ? hidden({ found }) : input('key', 'Key', { hint });
   const name = { hint: 'What people read, such as “End of contract”.', more: 'maxlength="120" autocomplete="off"' };
   return {
-    title: stored ? `Change ${stored.label}` : found ? `Give ${found} a type` : `New field of ${object}`,
+    title: stored ? `Change ${stored.label}` : found ? `Set up ${found}` : `New field of ${object}`,
     lead: when(stored || found, html`Key: <code>${stored?.key ?? found}</code>`),
     body: html`!${input('label', 'Name', name)} !${stored ? versionField(stored) : ''}
       !${choice('type', 'Type', typeWords)}

@@ -411,7 +411,7 @@ async function untypedLinks(request: FastifyRequest, { object }: Import, { layou
   const untyped = new Set(keys).difference(new Set(declared.map(({ key }) => key)));
   return [...untyped].slice(0, 3).map((key) => {
     return link(
-      `give “${key}” a type, for forms and tables`,
+      `set up “${key}” for forms and tables`,
       pathWith(`/app/fields/${object}/new`, { found: key, label: key }),
     );
   });

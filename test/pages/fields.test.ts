@@ -98,7 +98,7 @@ test('a key that is made from a name of whole characters has whole characters', 
 test('the page of fields offers a type for a field that records have', async () => {
   await make(customer, '/contacts', contactBody({ custom_fields: { 'Rank & file ': 'x' } }));
   const { body } = await admin.get('/app/fields');
-  expect(textOf({ body })).toContain('until they have a type. Rank & file Give it a type');
+  expect(textOf({ body })).toContain('rules, too. Rank & file Set it up');
   const link = /href="([^"]+new\?found[^"]+)"/.exec(body)![1]!.replaceAll('&#61;', '=');
   expectPage(await admin.submit(link, { label: '', type: 'choice' }), 400, 'Key: Rank & file');
   expect((await admin.get(link)).body).not.toContain('<input type="text" id="key"');
