@@ -42,7 +42,7 @@ test('a new task from Tasks or Today is about the contact or company that its fo
   const form = await admin.get(path);
   expect(textOf(form)).toMatch(/^New task .* Create the task/);
   expect(form.body.match(/name="type" value="\w+"/g)).toEqual(['name="type" value="task"']);
-  expect(textOf(form)).toMatch(/About \* .* Title \* /);
+  expect(textOf(form)).toMatch(/Contact or company \* .* Title \* /);
   const add = (about: string, title = 'Call') => write(path, { about, type: 'task', title, due_on: '' });
   expect(textOf(await add('Nobody'))).toContain('No contact or company is found by “Nobody”.');
   const several = await add('Lovelace', '');

@@ -76,7 +76,9 @@ test('the search beside each page finds records and lists, tells them apart, and
   expect(both.body).toContain(`href="/app/companies/${company}"`);
   await make(customer, '/opportunities', await opportunityBody(customer, { name: `${word} crane` }));
   await customer.post('/list-contact', { name: `Guests of ${word.toUpperCase()}` });
-  const every = new RegExp(`${word} crane Opportunity Guests of ${word.toUpperCase()} List Look further in`);
+  const every = new RegExp(
+    `${word} crane Opportunity · Lead · US\\$[\\d.,]+ Guests of ${word.toUpperCase()} List Look further in`,
+  );
   expectPage(await admin.get(`${found}&find=1`), 200, every);
   expect((await admin.get(found)).body).not.toContain('crane');
   expect((await admin.get('/app/search?search=+&find=1')).location).toBe('/app/contacts');

@@ -65,7 +65,7 @@ export async function activities(app: FastifyInstance): Promise<void> {
       const isAsked = !stored && sent && (faults['which'] || text(sent, 'which') !== '');
       const { offered } = isAsked ? await foundAbout(request) : { offered: [] };
       const which = offered.map(({ row, name, about }): Choice => [row.id, `${name} · ${about}`]);
-      const controls = html`!${stored ? html`<p>!${await aboutText(request, stored)}</p>` : input('about', 'About', { hint: 'A contact or a company: its name or its e-mail address.', more: recordSuggestions })}
+      const controls = html`!${stored ? html`<p>!${await aboutText(request, stored)}</p>` : input('about', 'Contact or company', { hint: 'Its name or its e-mail address.', more: recordSuggestions })}
       !${when(which.length > 0, choice('which', 'Which one', [['', 'please choose'], ...which]))}
       !${activityControls(draft, await usersOf(request), more, stored && stored.type !== 'task' ? activityTypes : ['task'])}`;
       const remove = stored && pathWith(`${path}/${stored.id}/delete`, { back: backOf(stored, request) });

@@ -12,7 +12,7 @@ import type { PageAccess, FormPage } from '../base/layout.ts';
 import { hidden, group, controlsFor, differing, rowAct, type Choice } from '../base/forms.ts';
 import { once, lookUp, write, sentEarlier, fieldsOf, idOf, sentText, required, notSent } from '../base/requests.ts';
 import { requireValid, text, asSentBack, unchanged, conflictText, customName, keyOf } from '../base/requests.ts';
-import { queryText, ask, passing, type Fields, type Refused } from '../base/requests.ts';
+import { queryText, ask, passing, sentence, type Fields, type Refused } from '../base/requests.ts';
 import { when, link, linkButton, pathWith, notice, html, quiet, card, folded, sideBySide } from '../base/html.ts';
 import { readNumber, type Html } from '../base/html.ts';
 import type { TObject } from '@sinclair/typebox';
@@ -326,8 +326,10 @@ async function controlsOf(request: FastifyRequest, kind: Fielded, form: EditForm
   );
   const isOpen = rare.some(({ name }) => faults[name] || Object.hasOwn(changed, name));
   const more = when(rare.length > 0, card(folded('More fields', draw(rare), isOpen)));
+  const [needed] = stored ? [] : missingIn(kind, {});
+  const needs = needed ? quiet(sentence(needed.message)) : '';
   const note = when(isConflict, quiet('Where what is stored now differs from your form, it stands below the field.'));
-  return html`!${note} !${groups} !${more}`;
+  return html`!${needs} !${note} !${groups} !${more}`;
 }
 
 export const declaredFor = (request: FastifyRequest, { object }: Pick<RecordKind, 'object'>) =>

@@ -324,7 +324,11 @@ export const contactKind: RecordKind<ContactDetail> = {
   detaches: async (request, { id, list_ids }) => {
     const lists = await ask(request, findListsOfContact, id, list_ids);
     const deals = await search(request, countOpportunities, { contact_id: id });
-    return `It leaves ${counted(lists.length, 'list')} and ${counted(deals, 'opportunity', 'opportunities')}, which stay.`;
+    const left = [
+      lists.length > 0 && counted(lists.length, 'list'),
+      deals > 0 && counted(deals, 'opportunity', 'opportunities'),
+    ].filter(Boolean);
+    return when(left.length > 0, `It leaves ${left.join(' and ')}, which stay.`);
   },
 };
 

@@ -1,4 +1,4 @@
-import { verificationChoices, countryChoices, customValue } from '../base/words.ts';
+import { verificationChoices, countryChoices, customValue, money } from '../base/words.ts';
 import { undoButton, doneNotice, filters, numberedPager, labelled, select, tick, hidden } from '../base/forms.ts';
 import { controlsFor, withoutNotice, type Choice } from '../base/forms.ts';
 import { queryText, customName, isAdmin, passing, queryOf, ask, text, required, lookUp } from '../base/requests.ts';
@@ -6,6 +6,9 @@ import { write, fieldsOf, givenIn, oneOf, requireValid, type Fields, type Refuse
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { ListName } from '../../queries/crm/lists.ts';
 import { listOpportunities } from '../../queries/crm/opportunities.ts';
+import { findCompanies } from '../../queries/crm/companies.ts';
+import type { Opportunity } from '../../schemas/opportunities.ts';
+import { stagesById } from './deals.ts';
 import { fold } from '../../text/fold.ts';
 import type { DeclaredField } from '../../schemas/wire.ts';
 import type { User } from '../../schemas/accounts.ts';
@@ -114,16 +117,26 @@ export function searchPage(app: FastifyInstance): void {
   });
 }
 
+const mostDeals = 25;
+
 /** Returns opportunities and lists with a text in their name. Looks at the newest lists only. */
 async function dealsAndLists(request: FastifyRequest, search: string) {
-  const query = { filters: { name: { contains: search } }, paginate: { limit: mostFound } };
-  const [deals, lists] = await Promise.all([
+  const query = { filters: { name: { contains: search } }, paginate: { limit: mostDeals } };
+  const [deals, lists, stages] = await Promise.all([
     ask(request, listOpportunities, query).catch(passing('unavailable', { rows: [] })),
     listChoices(request),
+    stagesById(request),
   ]);
+  const ids = new Set(deals.rows.flatMap(({ company_id }) => company_id ?? []));
+  const companies = new Map((await lookUp(request, findCompanies, [...ids])).map((one) => [one.id, one.company_name]));
+  const aboutDeal = ({ company_id, stage_id, price }: Opportunity): string => {
+    const stage = stages.get(stage_id)!;
+    const company = companies.get(company_id ?? '');
+    return ['Opportunity', company, stage.name, money(price, stage.currency)].filter(Boolean).join(' · ');
+  };
   const named = lists.filter(({ name }) => fold(name).includes(fold(search))).slice(0, mostFound);
   return [
-    ...deals.rows.map(({ id, name }) => ({ name, path: `/app/opportunities/${id}`, about: 'Opportunity' })),
+    ...deals.rows.map((deal) => ({ name: deal.name, path: `/app/opportunities/${deal.id}`, about: aboutDeal(deal) })),
     ...named.map(({ id, name }) => ({ name, path: `/app/lists/${id}`, about: 'List' })),
   ];
 }
