@@ -174,13 +174,14 @@ export interface SecondState {
   second: Pick<Import, 'id' | 'status' | 'created'> | null;
 }
 
+// Marks of the last release are hashes. Without them, what it has created could be created once more.
 const secondColumns = (sql: Queryable, customerId: string) => sql`
   ${firstIdOf(sql)} as first_id,
   (
     select jsonb_build_object('id', s.id, 'status', s.status, 'created', s.created)
     from imports s
     where s.customer_id = ${customerId}
-      and s.fingerprint = convert_to('second of ' || i.id, 'UTF8')
+      and s.fingerprint in (convert_to('second of ' || i.id, 'UTF8'), sha256(convert_to('copy of ' || i.id, 'UTF8')))
       and (s.created > 0 or s.status not in ('CANCELLED', 'FAILED'))
     order by s.id desc
     limit 1
@@ -338,7 +339,7 @@ const stateColumns = (sql: Queryable, customerId: string) => sql`
   ${secondColumns(sql, customerId)},
   ${settingColumns(sql)}`;
 
-/** Locks an import, so that workers cannot write its records. Otherwise as `requireImportState`. */
+/** Locks an import, so that workers cannot write its records. Then returns it, as `requireImportState` does. */
 export const lockImport = (sql: Transaction, customerId: string, id: string, visible: VisibleImports) =>
   requireImportState(sql, customerId, id, visible, sql`for no key update`) as Promise<Locked<ImportState>>;
 
