@@ -34,7 +34,6 @@ import { requireImport, requireImportState, type ImportState, type ListedImport 
 import { countLacking, findRepeated, lackingPattern } from '../queries/jobs/import-rows.ts';
 import { listDeclared } from '../queries/records/custom-fields.ts';
 import { findListNames } from '../queries/crm/lists.ts';
-import { finalStatuses, type FinalStatus } from '../schemas/jobs.ts';
 import { defaultLimit } from '../schemas/wire.ts';
 import { customKey } from '../schemas/filters.ts';
 import { decideByFile, importUpload, section, titleOf } from './import-upload.ts';
@@ -272,7 +271,7 @@ async function createLeftOut(request: FastifyRequest, id: string): Promise<strin
 
 async function showImport(request: FastifyRequest, { faults, status } = notSent): Promise<Answer> {
   const [found, state] = [await findImport(request), await stateOf(request, idOf(request, 'import'))];
-  const isFinal = finalStatuses.includes(found.status as FinalStatus);
+  const isFinal = found.finished_at !== null;
   const waits = found.status === 'UPLOADED';
   const isRunning = !isFinal && !waits;
   const below = waits ? await settings(request, found) : await failuresOf(request, found, state);
